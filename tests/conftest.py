@@ -1,0 +1,21 @@
+"""Fixtures every test module may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# One thread each: the suite runs in parallel, and small networks are slower on two threads than on one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with the paper's recordings and physics vectors, which is not part of the repository."""
+    folder = Path(__file__).parents[2] / "shared"
+    if not folder.is_dir():
+        pytest.skip("the paper's recordings (../shared) are not on this machine")
+    return folder
