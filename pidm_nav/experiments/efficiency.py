@@ -1,0 +1,221 @@
+"""How many demonstrations does each agent need? The paper's efficiency ratios, as pure functions of curves.
+
+Definitions, after the paper's Section 5:
+
+    maximum      "the task's maximum performance": the highest point of any curve of that task
+    n(A, c)      the smallest measured number of demonstrations at which A's curve reaches c * maximum
+    eta(c)       n(baseline, c) / n(agent, c): how many times more demonstrations the baseline needs
+
+The paper's ratios (1.33 = 40/30, 2.5 = 5/2) show that n(A, c) is one of the measured sizes, not interpolated.
+A curve that falls again later has still reached the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pidm_nav.experiments.curves import (
+    Checkpoint,
+    Curve,
+    Floats,
+    bootstrap_curves,
+    mean_curve,
+    percentile_interval,
+    seed_scores,
+)
+
+__all__ = [
+    "LEVELS",
+    "Bound",
+    "Checkpoint",
+    "Curve",
+    "EfficiencyRatio",
+    "average_ratio",
+    "demos_needed",
+    "efficiency_ratio",
+    "efficiency_table",
+    "task_maximum",
+    "welch_tests",
+]
+Bound = Literal["=", ">", "<", "?"]
+LEVELS = (0.80, 0.90, 0.95)
+# Means of seeds carry rounding errors; without this a curve at exactly 90% could miss the 90% level.
+TOLERANCE = 1e-9
+
+
+def task_maximum(curves: Sequence[Curve], checkpoint: Checkpoint = "best") -> float:
+    """The task's maximum performance: the highest mean over seeds of any curve, at any size."""
+    if len({curve.task for curve in curves}) != 1:
+        raise ValueError(
+            f"curves of {sorted({c.task for c in curves})} have no common maximum; give one task"
+        )
+    means = np.concatenate([mean_curve(curve, checkpoint) for curve in curves])
+    return float(np.nanmax(means)) if np.isfinite(means).any() else np.nan
+
+
+def demos_needed(sizes: Sequence[int], curve: ArrayLike, level: ArrayLike) -> Floats:
+    """n(A, c) (...) of mean curves (..., sizes): the first size scoring at least `level`, nan if none does."""
+    threshold = np.asarray(level, dtype=np.float64)[..., None] - TOLERANCE
+    reached = np.asarray(curve, dtype=np.float64) >= threshold  # a missing cell (nan) has reached nothing
+    first = np.asarray(sizes, dtype=np.float64)[reached.argmax(axis=-1)]
+    return np.where(reached.any(axis=-1), first, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class EfficiencyRatio:
+    """eta(level) of agent over baseline: = value, > value, < value, or ? when neither reached the level."""
+
+    task: str
+    agent: str
+    baseline: str
+    level: float
+    demos_agent: float  # n(agent, level), nan when never reached
+    demos_baseline: float
+    value: float
+    bound: Bound
+    # (repetitions,): inf where the baseline, 0 where the agent, nan where neither reached the level
+    replicates: Floats = field(repr=False)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95% bootstrap interval over seeds, (nan, nan) when not bootstrapped."""
+        return percentile_interval(self.replicates, 0.95)
+
+    def __str__(self) -> str:
+        if self.bound == "?":
+            return "not reached"
+        return f"{'' if self.bound == '=' else self.bound + ' '}{self.value:.3g}"
+
+
+def efficiency_ratio(
+    agent: Curve,
+    baseline: Curve,
+    level: float = 0.90,
+    *,
+    rng: np.random.Generator,
+    peers: Sequence[Curve] = (),
+    maximum: float | None = None,
+    checkpoint: Checkpoint = "best",
+    repetitions: int = 2000,
+) -> EfficiencyRatio:
+    """eta(level) with its bootstrap replicates.
+
+    Args:
+        agent: The curve whose demonstrations stand below the fraction.
+        baseline: The curve whose demonstrations stand above it.
+        level: The fraction c of the maximum to reach.
+        rng: Draws the bootstrap's seeds.
+        peers: Further curves of the task that count for its maximum.
+        maximum: A fixed maximum (say 1.0, all goals) instead of the highest point of the curves.
+        checkpoint: Which checkpoint the curves are of.
+        repetitions: Number of bootstrap replicates; 0 for none.
+    """
+    if not 0 < level <= 1:
+        raise ValueError(f"the level is {level}; give a fraction of the maximum in (0, 1]")
+    curves = list({id(curve): curve for curve in (agent, baseline, *peers)}.values())
+    top = task_maximum(curves, checkpoint) if maximum is None else maximum
+    n_agent, n_baseline = (
+        float(demos_needed(c.sizes, mean_curve(c, checkpoint), level * top)) for c in (agent, baseline)
+    )
+    value, bound = _ratio(n_agent, n_baseline, agent.sizes[-1], baseline.sizes[-1])
+    replicates = np.empty(0)
+    if repetitions:
+        means = {id(c): bootstrap_curves(c, rng, checkpoint, repetitions) for c in curves}
+        highest = np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)  # (repetitions,)
+        tops = level * (highest if maximum is None else np.full(repetitions, maximum))
+        below = demos_needed(agent.sizes, means[id(agent)], tops)
+        above = demos_needed(baseline.sizes, means[id(baseline)], tops)
+        replicates = np.where(np.isnan(above), np.inf, np.where(np.isnan(below), 0.0, above / below))
+        replicates[np.isnan(above) & np.isnan(below)] = np.nan
+    names = [f"{c.agent} ({c.demos_from})" for c in (agent, baseline)]
+    return EfficiencyRatio(
+        agent.task, names[0], names[1], level, n_agent, n_baseline, value, bound, replicates
+    )
+
+
+def _ratio(n_agent: float, n_baseline: float, last_agent: int, last_baseline: int) -> tuple[float, Bound]:
+    """The ratio, or the bound that the largest measured size gives when one side never reaches the level."""
+    if np.isnan(n_agent):
+        return (np.nan, "?") if np.isnan(n_baseline) else (n_baseline / last_agent, "<")
+    return (last_baseline / n_agent, ">") if np.isnan(n_baseline) else (n_baseline / n_agent, "=")
+
+
+def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
+    """The paper's average over tasks: the arithmetic mean, a bound as soon as one of the ratios is."""
+    if not ratios:
+        raise ValueError("there are no efficiency ratios to average; give at least one task with both agents")
+    bounds = {ratio.bound for ratio in ratios} - {"="}
+    bound: Bound = "=" if not bounds else bounds.pop() if len(bounds) == 1 else "?"
+    value = np.nan if bound == "?" else float(np.mean([ratio.value for ratio in ratios]))
+    replicates = np.mean([ratio.replicates for ratio in ratios], axis=0)
+    first = ratios[0]
+    return EfficiencyRatio(
+        "average", first.agent, first.baseline, first.level, np.nan, np.nan, value, bound, replicates
+    )
+
+
+def efficiency_table(
+    curves: Sequence[Curve],
+    agent: tuple[str, str],
+    baseline: tuple[str, str],
+    *,
+    rng: np.random.Generator,
+    levels: Sequence[float] = LEVELS,
+    checkpoint: Checkpoint = "best",
+    repetitions: int = 2000,
+) -> list[EfficiencyRatio]:
+    """Ratios of every task that has both curves, then their average, per level.
+
+    Args:
+        curves: All curves; those on the demonstrations of either side count for the task's maximum.
+        agent: (agent, demos_from) below the fraction, such as ("pidm", "human").
+        baseline: (agent, demos_from) above it.
+        rng: Draws the bootstrap's seeds.
+        levels: The fractions c.
+        checkpoint: Which checkpoint the curves are of.
+        repetitions: Number of bootstrap replicates; 0 for none.
+    """
+    table = []
+    named = {(c.task, c.agent, c.demos_from): c for c in curves}
+    tasks = [task for task, *who in named if tuple(who) == agent and (task, *baseline) in named]
+    for level in levels:
+        ratios = [
+            efficiency_ratio(
+                named[(task, *agent)],
+                named[(task, *baseline)],
+                level,
+                rng=rng,
+                peers=[c for c in curves if c.task == task and c.demos_from in (agent[1], baseline[1])],
+                checkpoint=checkpoint,
+                repetitions=repetitions,
+            )
+            for task in tasks
+        ]
+        table += [*ratios, average_ratio(ratios)] if ratios else []
+    return table
+
+
+def welch_tests(agent: Curve, baseline: Curve, checkpoint: Checkpoint = "best") -> list[dict[str, Any]]:
+    """Welch's t-test of agent against baseline at each size both have; p is nan below two seeds a side."""
+    from scipy.stats import ttest_ind
+
+    rows = []
+    left, right = seed_scores(agent, checkpoint), seed_scores(baseline, checkpoint)
+    for size in (s for s in agent.sizes if s in baseline.sizes):
+        a, b = left[agent.sizes.index(size)], right[baseline.sizes.index(size)]
+        a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+        difference = float(a.mean() - b.mean()) if len(a) and len(b) else np.nan
+        t = df = p = np.nan
+        if min(len(a), len(b)) > 1:
+            if np.ptp(a) == np.ptp(b) == 0:  # no spread at all: t is +-infinite, or 0 for equal means
+                t, p = (0.0, 1.0) if difference == 0 else (np.copysign(np.inf, difference), 0.0)
+            else:
+                result = ttest_ind(a, b, equal_var=False)
+                t, df, p = float(result.statistic), float(result.df), float(result.pvalue)
+        rows.append({"task": agent.task, "demos": size, "difference": difference, "t": t, "df": df, "p": p})
+    return rows

@@ -1,0 +1,340 @@
+"""Efficiency ratios, checkpoints and intervals on hand-made curves."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import trim_mean
+
+from pidm_nav.experiments.curves import (
+    Curve,
+    best_checkpoint,
+    bootstrap_curves,
+    interquartile_mean,
+    mean_curve,
+    seed_scores,
+    std_curve,
+    stratified_bootstrap,
+    summarise,
+)
+from pidm_nav.experiments.efficiency import (
+    average_ratio,
+    demos_needed,
+    efficiency_ratio,
+    efficiency_table,
+    task_maximum,
+    welch_tests,
+)
+
+PAPER_SIZES = (1, 2, 5, 10, 20, 30, 40, 50)
+NEVER = np.nan
+
+
+def flat(means, sizes=PAPER_SIZES, agent="bc", task="maze", demos_from="human", seeds=3):
+    """A curve whose seeds all score the mean, at one checkpoint."""
+    scores = np.repeat(np.asarray(means, dtype=float)[:, None, None], seeds, axis=1)
+    return Curve(task, agent, demos_from, sizes, scores)
+
+
+def noisy(means, rng, spread=0.05, **kwargs):
+    curve = flat(means, **kwargs)
+    scores = curve.scores + rng.normal(0, spread, curve.scores.shape)
+    return Curve(curve.task, curve.agent, curve.demos_from, curve.sizes, scores)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+# Curves
+
+
+def test_the_best_checkpoint_is_chosen_by_the_mean_over_seeds_for_each_size():
+    scores = np.array(
+        [
+            [[0.1, 0.5, 0.4], [0.3, 0.1, 0.4]],  # means .2 .3 .4: no seed has its best score at the last one
+            [[0.9, 0.5, 0.2], [0.7, 0.5, 0.0]],  # means .8 .5 .1
+        ]
+    )
+    curve = Curve("maze", "bc", "human", (1, 5), scores)
+    assert best_checkpoint(curve).tolist() == [2, 0]
+    np.testing.assert_allclose(seed_scores(curve, "best"), [[0.4, 0.4], [0.9, 0.7]])
+    np.testing.assert_allclose(mean_curve(curve, "best"), [0.4, 0.8])
+    np.testing.assert_allclose(mean_curve(curve, "last"), [0.4, 0.1])
+    np.testing.assert_allclose(std_curve(curve, "best"), [0, np.sqrt(0.02)], atol=1e-12)
+
+
+def test_missing_jobs_are_left_out_of_means_and_an_empty_cell_is_nan():
+    cells = {(1, 0): [0.2, 0.4], (1, 1): [0.4, 0.8], (5, 1): [0.6]}
+    curve = Curve.from_cells("maze", "bc", "human", cells)
+    assert curve.sizes == (1, 5) and curve.scores.shape == (2, 2, 2)
+    np.testing.assert_allclose(mean_curve(curve), [0.6, 0.6])
+    np.testing.assert_allclose(mean_curve(curve, "last"), [0.6, np.nan])
+    assert np.isnan(std_curve(curve)[1])
+    empty = Curve("maze", "bc", "human", (1, 5), np.array([[[0.5]], [[np.nan]]]))
+    assert best_checkpoint(empty).tolist() == [0, -1]
+    np.testing.assert_allclose(mean_curve(empty), [0.5, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scores", "says"),
+    [
+        ((1, 2), np.zeros((3, 2, 1)), r"are \(3, 2, 1\)"),
+        ((1, 2), np.zeros((2, 2)), r"give \(2, seeds"),
+        ((2, 1), np.zeros((2, 1, 1)), "increasing"),
+        ((1, 1), np.zeros((2, 1, 1)), "once"),
+        ((1,), np.full((1, 1, 1), np.inf), "infinite"),
+    ],
+)
+def test_bad_curves_are_refused_in_one_sentence(sizes, scores, says):
+    with pytest.raises(ValueError, match=says):
+        Curve("maze", "bc", "human", sizes, scores)
+
+
+def test_no_cells_are_refused():
+    with pytest.raises(ValueError, match="run the sweep first"):
+        Curve.from_cells("maze", "bc", "human", {})
+
+
+@settings(deadline=None)
+@given(hnp.arrays(float, st.integers(1, 40), elements=st.floats(0, 1)))
+def test_the_interquartile_mean_is_the_trimmed_mean(values):
+    assert interquartile_mean(values) == pytest.approx(trim_mean(values, 0.25), abs=1e-12)
+
+
+def test_the_interquartile_mean_ignores_outliers_and_runs_over_the_last_axis():
+    np.testing.assert_allclose(interquartile_mean([[0, 1, 2, 100], [5, 5, 5, 5]]), [1.5, 5])
+
+
+def test_bootstrap_intervals_cover_the_true_mean_at_their_rate():
+    rng, covered = np.random.default_rng(1), 0
+    for _ in range(300):
+        low, high = stratified_bootstrap([rng.normal(0.5, 0.1, 30)], lambda x: x.mean(axis=-1), rng, 400)
+        covered += low <= 0.5 <= high
+    assert 0.88 < covered / 300 < 0.98  # 95% nominal; percentile intervals of 30 values are a little narrow
+
+
+def test_strata_are_resampled_inside_themselves(rng):
+    # Two tasks that differ greatly but have no spread of their own leave no uncertainty at all.
+    assert stratified_bootstrap([[0.0] * 5, [1.0] * 5], interquartile_mean, rng) == (0.5, 0.5)
+    low, high = stratified_bootstrap([[0.0] * 5 + [1.0] * 5], interquartile_mean, rng)
+    assert low < 0.4 and high > 0.6
+    assert np.isnan(stratified_bootstrap([[], [np.nan]], interquartile_mean, rng)).all()
+
+
+def test_bootstrapped_curves_choose_the_checkpoint_again_and_skip_missing_seeds(rng):
+    scores = np.array([[[0.0, 1.0], [1.0, 0.0], [np.nan, np.nan]]])
+    means = bootstrap_curves(Curve("maze", "bc", "human", (1,), scores), rng)
+    assert set(np.unique(means)) == {
+        0.5,
+        1.0,
+    }  # one seed drawn twice: 1 at its best checkpoint
+    assert np.mean(means == 1) == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_summary_row_of_a_size(rng):
+    scores = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1.0])[None, :, None]
+    (row,) = summarise(Curve("maze", "bc", "human", (5,), scores), rng)
+    assert (row["demos"], row["seeds"], row["checkpoint"]) == (5, 8, 0)
+    assert row["mean"] == pytest.approx(0.475) and row["iqm"] == pytest.approx(0.45)
+    assert row["std"] == pytest.approx(np.std(scores, ddof=1))
+    assert row["low"] < row["mean"] < row["high"] and row["iqm_low"] < row["iqm"] < row["iqm_high"]
+
+
+def test_a_summary_of_one_seed_and_of_none(rng):
+    curve = Curve("maze", "bc", "human", (1, 2), np.array([[[0.5]], [[np.nan]]]))
+    one, none = summarise(curve, rng)
+    assert (one["low"], one["mean"], one["high"]) == (0.5, 0.5, 0.5) and np.isnan(one["std"])
+    assert none["seeds"] == 0 and np.isnan([none["mean"], none["low"], none["iqm"], none["iqm_high"]]).all()
+
+
+# n(A, c) and eta(c)
+
+
+@pytest.mark.parametrize(
+    ("curve", "level", "demos"),
+    [
+        ([0.1, 0.5, 0.9, 1.0], 0.9, 5),  # reaching exactly counts
+        ([0.1, 0.5, 0.8, 1.0], 0.9, 10),
+        ([0.95, 0.1, 0.1, 0.1], 0.9, 1),  # falls again later: it has been reached
+        ([0.1, 0.95, 0.2, 1.0], 0.9, 2),
+        ([0.1, 0.2, 0.3, 0.4], 0.9, NEVER),
+        ([np.nan, 0.95, 1.0, 1.0], 0.9, 2),  # a missing cell has reached nothing
+        ([np.nan] * 4, 0.9, NEVER),
+        ([0.5] * 4, 0.5, 1),  # ties: the smallest
+    ],
+)
+def test_demos_needed_is_the_first_measured_size_at_the_level(curve, level, demos):
+    np.testing.assert_equal(float(demos_needed((1, 2, 5, 10), curve, level)), demos)
+
+
+def test_a_mean_that_is_the_level_but_for_rounding_has_reached_it():
+    mean = np.mean([0.7, 0.8, 0.9]) - 1e-16
+    assert mean < 0.8 and demos_needed((3,), [mean], 0.8) == 3
+
+
+@settings(deadline=None)
+@given(
+    curve=hnp.arrays(float, 8, elements=st.floats(0, 1)),
+    low=st.floats(0.01, 1),
+    high=st.floats(0.01, 1),
+)
+def test_a_higher_level_never_needs_fewer_demonstrations(curve, low, high):
+    low, high = sorted((low, high))
+    needed = np.nan_to_num(
+        [float(demos_needed(PAPER_SIZES, curve, level)) for level in (low, high)], nan=np.inf
+    )
+    assert needed[0] <= needed[1]
+    if np.isfinite(needed[1]):
+        assert curve[PAPER_SIZES.index(int(needed[1]))] >= high - 1e-9
+
+
+def test_the_papers_definition_on_curves_like_its_zigzag(rng):
+    # Maximum .98 is PIDM's; levels .784, .882, .931 are reached by BC at 10, 20, 40 and by PIDM at 5, 10, 30.
+    bc = flat([0.2, 0.3, 0.6, 0.79, 0.90, 0.92, 0.97, 0.96])
+    pidm = flat([0.3, 0.5, 0.8, 0.89, 0.92, 0.94, 0.98, 0.98], agent="pidm")
+    assert task_maximum([bc, pidm]) == pytest.approx(0.98)
+    ratios = [efficiency_ratio(pidm, bc, level, rng=rng) for level in (0.8, 0.9, 0.95)]
+    assert [str(ratio) for ratio in ratios] == ["2", "2", "1.33"]  # the paper's column
+    assert [(r.demos_baseline, r.demos_agent) for r in ratios] == [(10, 5), (20, 10), (40, 30)]
+    assert ratios[2].interval == (pytest.approx(4 / 3), pytest.approx(4 / 3))  # seeds without spread
+
+
+def test_the_maximum_is_the_tasks_and_not_the_agents_own(rng):
+    bc = flat([0.40, 0.45], sizes=(1, 50))  # 90% of its own maximum at once, never 90% of the task's
+    pidm = flat([0.80, 1.00], sizes=(1, 50), agent="pidm")
+    assert efficiency_ratio(pidm, bc, 0.8, rng=rng).bound == ">"
+    third = flat([0.9, 0.9], sizes=(1, 50), agent="retrieval-bc")
+    assert efficiency_ratio(bc, third, 0.5, rng=rng).demos_agent == 50  # of .9: level .45
+    assert np.isnan(efficiency_ratio(bc, third, 0.5, rng=rng, peers=[pidm]).demos_agent)  # of 1.0: level .5
+    assert efficiency_ratio(pidm, bc, 0.9, rng=rng, maximum=0.45).demos_baseline == 50
+
+
+def test_a_level_the_baseline_never_reaches_gives_a_lower_bound(rng):
+    bc, pidm = flat([0.1, 0.2, 0.3], sizes=(1, 5, 50)), flat([0.5, 1.0, 1.0], sizes=(1, 5, 50), agent="pidm")
+    ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng)
+    assert (ratio.bound, ratio.value, str(ratio)) == (">", 10, "> 10")
+    assert np.isnan(ratio.demos_baseline) and ratio.demos_agent == 5
+    assert ratio.interval == (np.inf, np.inf)
+
+
+def test_a_level_the_agent_never_reaches_gives_an_upper_bound(rng):
+    bc, pidm = flat([0.9, 1.0], sizes=(5, 50)), flat([0.1, 0.2], sizes=(5, 50), agent="pidm")
+    ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng)
+    assert (ratio.bound, str(ratio), ratio.interval) == ("<", "< 0.1", (0, 0))
+
+
+def test_a_level_nobody_reaches_is_said_so(rng):
+    bc, pidm = flat([0.1], sizes=(5,)), flat([0.2], sizes=(5,), agent="pidm")
+    ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng, maximum=1.0)
+    assert (ratio.bound, str(ratio)) == ("?", "not reached") and np.isnan(
+        [ratio.value, *ratio.interval]
+    ).all()
+
+
+def test_an_agent_against_itself_is_one(rng):
+    curve = noisy([0.1, 0.4, 0.8, 0.99], rng, sizes=(1, 5, 10, 50), seeds=8)
+    ratio = efficiency_ratio(curve, curve, 0.9, rng=rng)
+    assert (ratio.value, ratio.interval) == (1, (1, 1))
+
+
+@pytest.mark.parametrize("level", [0, -0.1, 1.01, np.nan])
+def test_a_level_that_is_no_fraction_is_refused(level, rng):
+    with pytest.raises(ValueError, match="the level is"):
+        efficiency_ratio(flat([1.0], sizes=(1,)), flat([1.0], sizes=(1,)), level, rng=rng)
+
+
+def test_the_interval_holds_the_ratio_and_narrows_with_seeds(rng):
+    # PIDM is at 88% of the maximum with 5 demonstrations: with few seeds it may seem to reach 90% there.
+    means_bc, means_pidm = [0.2, 0.4, 0.6, 0.8, 1.0], [0.4, 0.7, 0.88, 0.97, 1.0]
+    widths = []
+    for seeds in (5, 500):
+        curves = [
+            noisy(m, rng, sizes=(1, 2, 5, 10, 20), seeds=seeds, agent=a)
+            for m, a in ((means_pidm, "pidm"), (means_bc, "bc"))
+        ]
+        ratio = efficiency_ratio(*curves, 0.9, rng=rng)
+        low, high = ratio.interval
+        assert low <= ratio.value <= high
+        widths.append(high - low)
+    assert widths[0] > widths[1] == 0
+
+
+def test_the_bootstrap_is_reproducible_and_can_be_left_out():
+    curves = [
+        noisy([0.5, 0.9], np.random.default_rng(i), sizes=(1, 5), agent=a) for i, a in enumerate(("a", "b"))
+    ]
+    first, second = (
+        efficiency_ratio(*curves, 0.9, rng=np.random.default_rng(3)).replicates for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert np.isnan(efficiency_ratio(*curves, rng=np.random.default_rng(3), repetitions=0).interval).all()
+
+
+def test_the_average_is_arithmetic_as_in_the_papers_table(rng):
+    def ratio(n_agent, n_baseline):
+        sizes = (1, 2, 5, 10, 20, 30, 40, 50)
+        agent, baseline = (
+            flat([float(s >= n) for s in sizes], agent=a) for n, a in ((n_agent, "p"), (n_baseline, "b"))
+        )
+        return efficiency_ratio(agent, baseline, 0.9, rng=rng)
+
+    exact = [
+        ratio(5, 20),
+        ratio(5, 10),
+        ratio(10, 40),
+        ratio(5, 20),
+    ]  # 4, 2, 4, 4: the paper's row, average 3.5
+    assert str(average_ratio(exact)) == "3.5" and average_ratio(exact).interval == (3.5, 3.5)
+    bounded = average_ratio([*exact, ratio(1, 99)])  # the baseline never gets there: more than 50
+    assert bounded.bound == ">" and bounded.value == pytest.approx((14 + 50) / 5)
+    with pytest.raises(ValueError, match="no efficiency ratios"):
+        average_ratio([])
+
+
+def test_the_table_pairs_tasks_and_compares_demonstrations_too(rng):
+    curves = [
+        flat([0.5, 1.0], sizes=(1, 10), agent="bc", task="maze"),
+        flat([1.0, 1.0], sizes=(1, 10), agent="pidm", task="maze"),
+        flat([1.0, 1.0], sizes=(1, 10), agent="pidm", task="maze", demos_from="astar"),
+        flat([0.2, 1.0], sizes=(1, 10), agent="bc", task="zigzag"),
+        flat([0.2, 1.0], sizes=(1, 10), agent="pidm", task="zigzag"),
+        flat([0.2, 1.0], sizes=(1, 10), agent="bc", task="four-room"),  # no PIDM there: left out
+    ]
+    table = efficiency_table(curves, ("pidm", "human"), ("bc", "human"), rng=rng, levels=(0.9,))
+    assert [(r.task, r.value) for r in table] == [("maze", 10), ("zigzag", 1), ("average", 5.5)]
+    assert (table[0].agent, table[0].baseline) == ("pidm (human)", "bc (human)")
+    planner = efficiency_table(curves, ("pidm", "astar"), ("pidm", "human"), rng=rng)
+    assert [(r.task, r.level, r.value) for r in planner] == [
+        (task, level, 1) for level in (0.8, 0.9, 0.95) for task in ("maze", "average")
+    ]
+    assert efficiency_table(curves, ("pidm", "nowhere"), ("bc", "human"), rng=rng) == []
+
+
+def test_curves_of_two_tasks_have_no_common_maximum():
+    with pytest.raises(ValueError, match="no common maximum"):
+        task_maximum([flat([1.0], sizes=(1,)), flat([1.0], sizes=(1,), task="zigzag")])
+
+
+# Welch's test
+
+
+def test_welch_agrees_with_the_formula_and_uses_the_common_sizes(rng):
+    bc = noisy([0.3, 0.5, 0.9], rng, sizes=(1, 5, 10), seeds=12, spread=0.2)
+    pidm = noisy([0.6, 0.9], rng, sizes=(5, 10), seeds=7, spread=0.05, agent="pidm")
+    rows = welch_tests(pidm, bc)
+    assert [row["demos"] for row in rows] == [5, 10]
+    a, b = pidm.scores[0, :, 0], bc.scores[1, :, 0]
+    va, vb = a.var(ddof=1) / 7, b.var(ddof=1) / 12
+    assert rows[0]["t"] == pytest.approx((a.mean() - b.mean()) / np.sqrt(va + vb))
+    assert rows[0]["df"] == pytest.approx((va + vb) ** 2 / (va**2 / 6 + vb**2 / 11))
+    assert 0 < rows[0]["p"] < 1
+
+
+def test_welch_without_spread_or_without_seeds():
+    same, better = flat([0.5], sizes=(5,)), flat([0.7], sizes=(5,), agent="pidm")
+    assert welch_tests(same, same)[0]["p"] == 1 and welch_tests(better, same)[0]["p"] == 0
+    alone = flat([0.7], sizes=(5,), seeds=1)
+    assert np.isnan(welch_tests(alone, same)[0]["p"]) and welch_tests(alone, same)[0]["difference"] > 0
