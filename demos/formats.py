@@ -18,7 +18,6 @@ import io
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -45,8 +44,8 @@ def load_demos(source: str | Path) -> DemoDataset:
     """Demonstrations from anywhere they may be.
 
     Args:
-        source: a file of ours or one of the paper's compact recordings (`.npz`), a folder of the paper's release,
-            `minari:` and a dataset's id, or `TASK/astar` or `TASK/human-like` for those that come with the package.
+        source: a `.npz` file, ours or the paper's compact recordings; a folder of the paper's release;
+            `minari:` and a dataset's id; or `TASK/astar` or `TASK/human-like`, which come with the package.
     """
     text = str(source)
     if text.startswith("minari:"):
@@ -96,7 +95,7 @@ def save_demos(dataset: DemoDataset, path: str | Path) -> None:
         arrays[f"info/{key}"] = np.concatenate(rows)
         arrays[f"info_lengths/{key}"] = np.array([len(episode.infos.get(key, ())) for episode in dataset])
     with atomic_file(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 @contextmanager
@@ -121,24 +120,24 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file '{path}'")
     arrays = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.namelist():
-                content = io.BytesIO(archive.read(member))
-                arrays[member.removesuffix(".npy")] = np.lib.format.read_array(content, allow_pickle=False)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        MemoryError,
-        KeyError,
-    ) as error:
-        kind = "cut short, damaged or not an npz file"
-        if isinstance(error, ValueError) and "allow_pickle" in str(error):
-            kind = "an npz with pickled objects, which are never loaded"
-        raise ValueError(f"'{path}' cannot be read: it is {kind}") from None
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                for member in archive.namelist():
+                    content = io.BytesIO(archive.read(member))
+                    arrays[member.removesuffix(".npy")] = np.lib.format.read_array(
+                        content, allow_pickle=False
+                    )
+        except (
+            Exception
+        ) as error:  # a damaged file can fail anywhere in zipfile, zlib or NumPy's header parser
+            pickled = isinstance(error, ValueError) and "allow_pickle" in str(error)
+            kind = (
+                "holds pickled objects, which are never loaded"
+                if pickled
+                else "is cut short or not an npz file"
+            )
+            raise ValueError(f"'{path}' cannot be read: it {kind}") from None
     return arrays
 
 
