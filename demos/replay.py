@@ -73,7 +73,7 @@ def check_demos(dataset: DemoDataset) -> Check:
     """Whether the environment can have given these episodes.
 
     Episodes with a seed are stepped again with their own noise and must come out the same to the bit. Of the
-    others, a person's recordings made elsewhere, every transition is tested: walls, step lengths, goals, rewards.
+    others, a person's recordings made elsewhere, every transition is tested: walls, moves, goals, rewards.
     """
     known = "parts" not in dataset.source and "env_kwargs" in dataset.source
     seeded = [i for i, episode in enumerate(dataset) if episode.seed is not None] if known else []
@@ -93,13 +93,18 @@ def _resimulate(dataset: DemoDataset, indices: list[int]) -> Iterator[Mismatch]:
     observation, _ = env.reset(seed=[episode.seed for episode in episodes])
     lengths = np.array([len(episode) for episode in episodes])
     good = np.ones(len(episodes), bool)
+    reward = np.zeros(len(episodes))
     for step in range(int(lengths.max()) + 1):
         for row in np.flatnonzero(good & (lengths >= step)).tolist():
-            if not np.array_equal(observation[row], episodes[row].observations[step]):
+            episode = episodes[row]
+            same = np.array_equal(observation[row], episode.observations[step])
+            paid = step == 0 or reward[row] == episode.rewards[step - 1]
+            if not (same and paid):
                 good[row] = False
-                yield Mismatch(indices[row], step, f"seed {episodes[row].seed} leads to another observation")
+                what = "reward" if same else "observation"
+                yield Mismatch(indices[row], step, f"seed {episode.seed} leads to another {what}")
         actions = [episode.actions[min(step, len(episode) - 1)] for episode in episodes]
-        observation = env.step(np.array(actions))[0]
+        observation, reward, *_ = env.step(np.array(actions))
     env.close()
 
 

@@ -1,0 +1,256 @@
+"""Commands on demonstrations: collect, info, convert, replay, plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import Progress, track
+from rich.table import Table
+
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.formats import atomic_file, load_demos, save_demos
+from pidm_nav.tasks import TASKS, get_task
+
+if TYPE_CHECKING:
+    from pidm_nav.evaluate import Policy
+
+Files = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE...")]
+File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+
+MOST_SHOWN = 20  # mismatches printed by `replay --check`
+
+
+def collect(
+    task: str,
+    out: Path,
+    expert: Literal["astar", "human-like"] = "astar",
+    episodes: int = 50,
+    seed: int = 0,
+    speed: float = 0.8,
+    any_angle: bool = False,
+    clip_noise: bool = True,
+    noise_std: float = 0.2,
+    layout: Path | None = None,
+    force: bool = False,
+) -> None:
+    """Let an expert make demonstrations.
+
+    Args:
+        task: four-room, zigzag, maze or multiroom; or custom, with --layout.
+        out: the .npz file to write.
+        expert: who makes them: the A* planner, or a script with a gamepad player's habits.
+        episodes: how many.
+        seed: of the first episode; episode i has seed + i.
+        speed: stick deflection of the A* planner along each axis.
+        any_angle: let the A* planner move at any angle, not only in 8 directions.
+        clip_noise: clip noisy actions to [-1, 1], as the paper says; its recordings were made without.
+        noise_std: standard deviation of the noise on actions.
+        layout: a map of your own, for --task custom.
+        force: replace an existing file.
+    """
+    from pidm_nav.demos.collect import collect as collect_demos
+
+    _check_output(str(out), force)
+    env_kwargs: dict[str, Any] = {"clip_noise": clip_noise, "noise_std": noise_std}
+    place: Any = task
+    if layout is not None:
+        from pidm_nav.layout import Layout
+
+        task, place = "custom", Layout.load(layout)
+        env_kwargs["layout"] = place.text
+    elif task != "custom":
+        task = place = get_task(task).name
+    else:
+        raise ValueError("--task custom needs --layout: the file of your map")
+    policy: Policy
+    if expert == "astar":
+        from pidm_nav.demos.expert import AStarExpert
+
+        policy = AStarExpert(place, speed=speed, directions=None if any_angle else 8)
+    else:
+        from pidm_nav.demos.humanlike import HumanLike
+
+        policy = HumanLike(place, seed=seed)
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task(f"{expert} on {task}", total=episodes)
+        dataset = collect_demos(
+            policy,
+            task,
+            episodes,
+            seed,
+            made_by=expert,
+            progress=lambda ended: progress.advance(bar, ended),
+            **env_kwargs,
+        )
+    save_demos(dataset, out)
+    info((str(out),))
+
+
+def info(files: Files) -> None:
+    """Show what demonstrations hold, with the columns of the paper's tables.
+
+    Args:
+        files: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like.
+    """
+    _require(files)
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    table.add_column("Demonstrations", no_wrap=True)
+    table.add_column("Made by", no_wrap=True)
+    table.add_column("Task", no_wrap=True)
+    for column in ("Goals", "Max steps", "|s|", "Episodes", "Total steps", "Min", "Avg", "Max", "Success"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for file in files:
+        dataset = load_demos(file)
+        row = dataset.summary()
+        task = TASKS.get(dataset.task)
+        table.add_row(
+            _label(file),
+            str(dataset.source.get("made_by", "unknown")),
+            task.title if task else dataset.task,
+            str(task.num_goals) if task else str(len(dataset.goal_flags) or "–"),
+            str(task.max_steps) if task else "–",
+            str(dataset.observation_dim),
+            str(row.episodes),
+            str(row.total_steps),
+            str(row.min_length),
+            f"{row.mean_length:.2f}",
+            str(row.max_length),
+            f"{row.success:.0%}",
+        )
+    _console().print(table)
+
+
+def convert(
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")],
+    target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
+    force: bool = False,
+) -> None:
+    """Convert demonstrations between formats.
+
+    Args:
+        source: a .npz file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like.
+        target: a .npz file or minari:ID, such as minari:pidmnav/maze/human-v0.
+        force: replace what is already there.
+    """
+    _check_output(target, force)
+    dataset = load_demos(source)
+    if target.startswith("minari:"):
+        from pidm_nav.demos.minari_io import to_minari
+
+        to_minari(dataset, target.removeprefix("minari:"), force=force)
+    else:
+        save_demos(dataset, target)
+    _console().print(f"{len(dataset)} episodes of {dataset.task} written to {target}", highlight=False)
+
+
+def replay(
+    file: File,
+    gif: Annotated[Path | None, tyro.conf.arg(aliases=("--video", "--mp4"))] = None,
+    episode: int = 0,
+    size: int = 400,
+    fps: float = 30.0,
+    check: bool = False,
+) -> None:
+    """Draw a recorded episode as a GIF or mp4, or check all of them against the environment's physics.
+
+    Args:
+        file: demonstrations: a .npz file, a folder of the paper's release, minari:ID, or TASK/astar.
+        gif: where to draw to; a name that ends in .mp4 gives a video.
+        episode: which one to draw, from 0.
+        size: the longest side of the picture in pixels.
+        fps: frames a second.
+        check: test whether the environment can have given every step; exit code 2 if not.
+    """
+    if gif is None and not check:
+        raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
+    dataset = load_demos(file)
+    if gif is not None:
+        from pidm_nav.demos.replay import demo_layout, demo_states
+        from pidm_nav.render import render_state, write_video
+
+        layout, states = demo_layout(dataset), demo_states(dataset, episode)
+        frames = [
+            render_state(layout, state, size, trace=states[: step + 1, :2])
+            for step, state in enumerate(
+                track(states, f"episode {episode}", console=Console(stderr=True), transient=True)
+            )
+        ]
+        write_video(frames, gif, fps)
+        _console().print(f"{len(states) - 1} steps of episode {episode} drawn to {gif}", highlight=False)
+    if check:
+        _print_check(dataset, file)
+
+
+def plot(files: Files, out: Path = Path("traces.png"), episodes: int | None = None) -> None:
+    """Draw the traces of demonstrations over their map, each file in a colour, each task in a panel.
+
+    Args:
+        files: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like.
+        out: the picture to write: .png, .pdf or .svg.
+        episodes: only the first so many of each file.
+    """
+    from pidm_nav.demos.traces import plot_traces
+
+    _require(files)
+    if out.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"cannot draw to '{out}': its name must end in .png, .pdf or .svg")
+    if episodes is not None and episodes < 1:
+        raise ValueError(f"--episodes is {episodes}: it must be at least 1")
+    labels = list(map(_label, files))
+    if len(set(labels)) < len(set(files)):
+        labels = list(files)  # files of the same name in different folders
+    figure = plot_traces(
+        {label: load_demos(file)[:episodes] for label, file in zip(labels, files, strict=True)}
+    )
+    with atomic_file(out) as temporary:
+        figure.savefig(temporary, dpi=200, format=out.suffix[1:].lower())
+    _console().print(f"traces of {', '.join(labels)} drawn to {out}", highlight=False)
+
+
+def _print_check(dataset: DemoDataset, file: str) -> None:
+    from pidm_nav.demos.replay import check_demos
+
+    found = check_demos(dataset)
+    console = _console()
+    if found.resimulated:
+        console.print(f"{found.resimulated} episodes simulated again from their seeds", highlight=False)
+    if found.tested:
+        console.print(f"{found.tested} episodes tested step by step against the physics", highlight=False)
+    for mismatch in found.mismatches[:MOST_SHOWN]:
+        console.print(
+            f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}", highlight=False
+        )
+    if found.mismatches:
+        bad = len({mismatch.episode for mismatch in found.mismatches})
+        raise ValueError(f"{bad} of {len(dataset)} episodes in '{file}' are not what the environment does")
+    console.print("all of them are what the environment does")
+
+
+def _check_output(target: str, force: bool) -> None:
+    """Refuse an output before any work is done for it."""
+    if target.startswith("minari:"):
+        return  # to_minari looks itself
+    if not target.endswith(".npz"):
+        raise ValueError(f"cannot write to '{target}': give a name that ends in .npz, or minari:ID")
+    if Path(target).exists() and not force:
+        raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
+
+
+def _require(files: tuple[str, ...]) -> None:
+    if not files:
+        raise ValueError("no demonstrations given: name files, folders, minari:ID or TASK/astar")
+
+
+def _label(file: str) -> str:
+    """A short name: the file's own without folders, ids and bundled names as they are."""
+    path = Path(file)
+    return (path.stem if path.suffix == ".npz" else path.name) if path.exists() else file
+
+
+def _console() -> Console:
+    """Standard output; as wide as tables need where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
