@@ -212,6 +212,10 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
     write = {".gif": _write_gif, ".mp4": _write_mp4}.get(path.suffix.lower())
     if write is None:
         raise ValueError(f"cannot write a video to '{path}': its name must end in .gif or .mp4")
+    if every < 1 or fps <= 0:
+        raise ValueError(
+            f"every is {every} and fps {fps}: a video keeps each 1st, 2nd, ... frame, at some speed"
+        )
     kept = list(frames)
     kept = kept[::every] + (kept[-1:] if (len(kept) - 1) % every else [])  # the last frame shows how it ended
     if not kept or any(frame.shape != kept[0].shape for frame in kept):

@@ -20,10 +20,10 @@ FEATURE_LIMIT: dict[NoiseKind, float] = {"iid": 10.0, "random_walk": 100.0}
 class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Adds distractors to the observations; what happens in the environment stays the same.
 
-    State observations (D,) get `features` numbers appended: fresh normal noise in every step (`"iid"`), or a walk
-    from 0 with normal steps (`"random_walk"`). In pixel observations the bright pixels, that is the floor, are
-    replaced by fresh uniform noise, or by a walk of each pixel with uniform steps; walls, agent and goals
-    stay visible. `reset(seed=)` seeds the noise too, from a stream of its own.
+    State observations (D,) get `features` numbers appended: fresh normal noise in every step (`"iid"`), or a
+    walk from 0 with normal steps (`"random_walk"`). In pixel observations the bright pixels, which are the
+    floor, are replaced by fresh uniform noise, or by a walk of each pixel with uniform steps; walls, agent
+    and goals stay visible. `reset(seed=)` seeds the noise too, from a stream of its own.
 
     Args:
         env: an environment with vector or uint8 image observations.
