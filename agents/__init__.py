@@ -1,0 +1,22 @@
+"""Imitation agents in torch, BC, PIDM and retrieval BC, for any Gymnasium or Stable-Baselines3 loop."""
+
+from pidm_nav.agents.bc import BC
+from pidm_nav.agents.checkpoint import load_agent
+from pidm_nav.agents.pidm import PIDM
+from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.agents.retrieval import RetrievalBC
+from pidm_nav.agents.train import PRESETS, TrainConfig, train
+
+AGENTS: dict[str, type[NavPolicy]] = {agent.name: agent for agent in (BC, PIDM, RetrievalBC)}
+
+__all__ = [
+    "AGENTS",
+    "BC",
+    "PIDM",
+    "PRESETS",
+    "NavPolicy",
+    "RetrievalBC",
+    "TrainConfig",
+    "load_agent",
+    "train",
+]

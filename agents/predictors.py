@@ -1,0 +1,287 @@
+"""State predictors, the half of PIDM that says where to be `horizon` steps from now.
+
+They share one small interface, so that any of them, or your own, can stand in PIDM: `fit` on demonstrations,
+then `predict`; a predictor that counts steps keeps them in the `state` it is given by `advance`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pidm_nav.agents.networks import Scale
+from pidm_nav.agents.policy import Array
+from pidm_nav.agents.retrieval import Distance, StateIndex
+
+if TYPE_CHECKING:
+    from pidm_nav.demos.dataset import DemoDataset
+
+
+class StatePredictor(nn.Module, ABC):
+    """Raw observations (N, D) -> the raw observations expected `horizon` steps later (N, D).
+
+    Args:
+        scale: how the agent scales observations; None measures distances in raw numbers.
+        distance: for the predictors that compare states.
+        seed: of the draws a predictor makes.
+    """
+
+    name: ClassVar[str]
+    horizon: int = 1
+
+    def __init__(self, scale: Scale | None = None, distance: Distance = "l2", seed: int = 0) -> None:
+        super().__init__()
+        # held in a tuple, so that the agent's scale is not saved a second time as part of the predictor
+        self._scale = (scale,)
+        self.distance = distance
+        self.seed = seed
+
+    @property
+    def scale(self) -> Scale | None:
+        """How the agent scales observations."""
+        return self._scale[0]
+
+    @abstractmethod
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> StatePredictor:
+        """Learn from demonstrations, whose actions are not looked at; returns itself."""
+
+    @abstractmethod
+    def predict(self, observations: Array, state: Any = None) -> Array:
+        """The observations `horizon` steps later."""
+
+    def advance(self, state: Any, episode_start: NDArray[np.bool_]) -> Any:
+        """The state to predict with, given the last one and which rows begin an episode."""
+        return state
+
+    def training_futures(self, dataset: DemoDataset) -> list[Array]:
+        """What it would predict for each observation of each episode, were that episode new to it."""
+        return [self.predict(episode.observations) for episode in dataset]
+
+    def memory(self) -> dict[str, Tensor]:
+        """Tensors to save besides the weights."""
+        return {}
+
+    def restore(self, memory: dict[str, Tensor]) -> None:
+        """Take back what `memory` gave."""
+
+
+class NearestNeighbour(StatePredictor):
+    """The paper's: where the nearest training state with as many goals reached was `horizon` steps later."""
+
+    name: ClassVar[str] = "nearest"
+
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> NearestNeighbour:
+        """Remember every state and where it led."""
+        self.horizon = horizon
+        transitions = dataset.transitions(horizon)
+        self._remember(transitions.state, transitions.future, dataset.goal_flags)
+        return self
+
+    def _remember(self, states: Array, futures: Array, flags: Sequence[int]) -> None:
+        self.states, self.futures = states, futures
+        width = None if flags or self.scale is None else self.scale.width.cpu().numpy()
+        self.index = StateIndex(states, flags, width, self.distance)
+
+    def predict(self, observations: Array, state: Any = None) -> Array:
+        """Where the nearest states led."""
+        return self.futures[self.index.query(observations)]
+
+    def training_futures(self, dataset: DemoDataset) -> list[Array]:
+        """Predictions from the other episodes: its own would answer with the very state."""
+        if len(dataset) == 1:
+            return super().training_futures(dataset)
+        futures = []
+        for left_out, episode in enumerate(dataset):
+            others = [index for index in range(len(dataset)) if index != left_out]
+            predictor = NearestNeighbour(self.scale, self.distance).fit(dataset[others], self.horizon)
+            futures.append(predictor.predict(episode.observations))
+        return futures
+
+    def memory(self) -> dict[str, Tensor]:
+        """The remembered states and futures."""
+        return {
+            "states": torch.tensor(self.states),
+            "futures": torch.tensor(self.futures),
+            "flags": torch.tensor(self.index.flags, dtype=torch.int64),
+        }
+
+    def restore(self, memory: dict[str, Tensor]) -> None:
+        """Rebuild the trees."""
+        self._remember(memory["states"].numpy(), memory["futures"].numpy(), memory["flags"].tolist())
+
+
+class TimeIndexed(StatePredictor):
+    """The paper's for its 3D world: step t + horizon of one demonstration, drawn at each reset.
+
+    The state is (N, 2) int64: the step within the episode and the demonstration followed. It must be passed
+    from call to call, as Stable-Baselines3's loops do; without it every call is an episode's first.
+    """
+
+    name: ClassVar[str] = "time"
+
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> TimeIndexed:
+        """Remember the episodes."""
+        self.horizon = horizon
+        self.observations = np.concatenate([episode.observations for episode in dataset])
+        self._index([len(episode) + 1 for episode in dataset])
+        return self
+
+    def _index(self, lengths: Sequence[int]) -> None:
+        self.lengths = np.asarray(lengths, dtype=np.int64)  # observations an episode
+        self.first = np.cumsum(self.lengths) - self.lengths
+        self.rng = np.random.default_rng(self.seed)
+
+    def advance(self, state: Any, episode_start: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Count a step, or begin a demonstration drawn at random."""
+        begins = episode_start.copy()
+        if state is None:
+            begins[:] = True
+            state = np.zeros((len(begins), 2), dtype=np.int64)
+        steps, demonstrations = np.asarray(state, dtype=np.int64).reshape(-1, 2).T.copy()
+        steps = np.where(begins, 0, steps + 1)
+        demonstrations[begins] = self.rng.integers(len(self.lengths), size=int(begins.sum()))
+        return np.stack([steps, demonstrations], axis=1)
+
+    def predict(self, observations: Array, state: Any = None) -> Array:
+        """The demonstrations' observations at that step plus the horizon, their last beyond the end."""
+        if state is None:
+            state = self.advance(None, np.ones(len(observations), dtype=bool))
+        steps, demonstrations = state.T
+        ahead = np.minimum(steps + self.horizon, self.lengths[demonstrations] - 1)
+        futures: Array = self.observations[self.first[demonstrations] + ahead]
+        return futures
+
+    def training_futures(self, dataset: DemoDataset) -> list[Array]:
+        """At each step, another demonstration's observation at that step plus the horizon."""
+        rng = np.random.default_rng(self.seed)
+        futures = []
+        for own, episode in enumerate(dataset):
+            steps = np.arange(len(episode) + 1)
+            other = (own + rng.integers(1, max(2, len(dataset)), size=len(steps))) % len(dataset)
+            futures.append(self.predict(episode.observations, np.stack([steps, other], axis=1)))
+        return futures
+
+    def memory(self) -> dict[str, Tensor]:
+        """The remembered episodes."""
+        return {"observations": torch.tensor(self.observations), "lengths": torch.tensor(self.lengths)}
+
+    def restore(self, memory: dict[str, Tensor]) -> None:
+        """Take the episodes back."""
+        self.observations = memory["observations"].numpy()
+        self._index(memory["lengths"].tolist())
+
+
+class LearnedPredictor(StatePredictor):
+    """An MLP for the change of the scaled observation over `horizon` steps, trained on the squared error.
+
+    Reached flags are rounded to 0 or 1, as the inverse dynamics model has only seen those.
+    """
+
+    name: ClassVar[str] = "learned"
+    change: Tensor
+
+    def __init__(
+        self,
+        scale: Scale,
+        distance: Distance = "l2",
+        seed: int = 0,
+        sizes: Sequence[int] = (256, 256),
+        steps: int = 2000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+    ) -> None:
+        super().__init__(scale, distance, seed)
+        self.steps, self.batch_size, self.learning_rate = steps, batch_size, learning_rate
+        size = observation_size = scale.center.numel()
+        layers: list[nn.Module] = []
+        for width in sizes:
+            layers += [nn.Linear(size, width), nn.ReLU()]
+            size = width
+        self.network = nn.Sequential(*layers, nn.Linear(size, observation_size))
+        self.flags: list[int] = []
+        # a feature's usual change, the unit of the output
+        self.register_buffer("change", torch.ones(observation_size))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Scaled states (N, D) -> scaled futures (N, D)."""
+        futures: Tensor = states + self.network(states) * self.change
+        return futures
+
+    def measure(self, states: Tensor, futures: Tensor) -> Tensor:
+        """Mean squared error of the change, each feature in its own unit."""
+        error: Tensor = self.network(states) - (futures - states) / self.change
+        return error.square().mean()
+
+    def set_units(self, dataset: DemoDataset, horizon: int) -> tuple[Tensor, Tensor]:
+        """Take the features' units and flags from the data; returns its scaled states and futures."""
+        assert self.scale is not None
+        self.horizon, self.flags = horizon, list(dataset.goal_flags)
+        transitions = dataset.transitions(horizon)
+        device = self.change.device
+        states = self.scale(torch.tensor(transitions.state, device=device))
+        futures = self.scale(torch.tensor(transitions.future, device=device))
+        usual = (futures - states).square().mean(dim=0).sqrt()
+        self.change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
+        return states, futures
+
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> LearnedPredictor:
+        """Train on the dataset."""
+        states, futures = self.set_units(dataset, horizon)
+        generator = torch.Generator().manual_seed(self.seed)
+        optimizer = torch.optim.Adam(self.network.parameters(), lr=self.learning_rate)
+        self.train()
+        for step in range(self.steps):
+            optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
+            rows = torch.randint(len(states), (self.batch_size,), generator=generator)
+            optimizer.zero_grad()
+            self.measure(states[rows], futures[rows]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        self.eval()
+        return self
+
+    @torch.no_grad()
+    def predict(self, observations: Array, state: Any = None) -> Array:
+        """The network's prediction in raw numbers."""
+        assert self.scale is not None
+        rows = torch.as_tensor(observations, device=self.change.device)
+        futures: Array = self.scale.inverse(self(self.scale(rows))).cpu().numpy()
+        futures[:, self.flags] = futures[:, self.flags].round().clip(0, 1)
+        return futures
+
+    def memory(self) -> dict[str, Tensor]:
+        """Which features are flags."""
+        return {"flags": torch.tensor(self.flags, dtype=torch.int64)}
+
+    def restore(self, memory: dict[str, Tensor]) -> None:
+        """Take the flags back."""
+        self.flags = memory["flags"].tolist()
+
+
+class Oracle(StatePredictor):
+    """A function in place of a predictor, for tests and analysis with known futures; it cannot be saved."""
+
+    name: ClassVar[str] = "oracle"
+
+    def __init__(self, function: Callable[[Array], Array]) -> None:
+        super().__init__()
+        self.function = function
+
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> Oracle:
+        """Nothing to learn."""
+        self.horizon = horizon
+        return self
+
+    def predict(self, observations: Array, state: Any = None) -> Array:
+        """What the function says."""
+        return self.function(observations)
+
+
+PREDICTORS: dict[str, type[StatePredictor]] = {
+    predictor.name: predictor for predictor in (NearestNeighbour, TimeIndexed, LearnedPredictor)
+}

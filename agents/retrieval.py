@@ -1,0 +1,117 @@
+"""Nearest training states by KD-trees, and the agent that repeats the action of the nearest one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from torch import Tensor, nn
+
+from pidm_nav.agents.policy import Array, NavPolicy
+
+if TYPE_CHECKING:
+    from pidm_nav.demos.dataset import DemoDataset
+
+Distance = Literal["l2", "l1"]
+
+
+class StateIndex:
+    """Finds the nearest of M stored states among those with as many goals reached, with one KD-tree a number.
+
+    Distances are over the features that vary among the stored states, the flags aside: in a task with fixed
+    goals these are x and y, as a goal's coordinates add the same to every distance and only cost time; with
+    goals drawn anew each episode they vary, and so count. Where no stored state has as many goals reached, the
+    nearest number that has some answers. Without flags there is one tree.
+
+    Args:
+        states: (M, D) raw.
+        flags: indices of the reached flags.
+        width: (D,) a feature's unit; None for raw numbers (pixels are alike in x and y).
+        distance: Euclidean or city-block.
+    """
+
+    def __init__(
+        self,
+        states: Array,
+        flags: Sequence[int] = (),
+        width: Array | None = None,
+        distance: Distance = "l2",
+    ) -> None:
+        if distance not in ("l2", "l1"):
+            raise ValueError(f"distance '{distance}' is not known: choose l2 or l1")
+        self.flags = tuple(flags)
+        self.order = 2 if distance == "l2" else 1
+        varying = (states != states[0]).any(axis=0)
+        varying[list(self.flags)] = False
+        self.features = np.flatnonzero(varying) if varying.any() else np.arange(min(2, states.shape[1]))
+        self.width = np.ones(states.shape[1]) if width is None else np.asarray(width, dtype=np.float64)
+        reached = self.goals_reached(states)
+        self.groups = np.unique(reached)
+        self.members = [np.flatnonzero(reached == group) for group in self.groups]
+        self.trees = [cKDTree(self.project(states[members])) for members in self.members]
+
+    def goals_reached(self, states: Array) -> NDArray[np.int64]:
+        """(N,) number of flags set."""
+        reached: NDArray[np.int64] = (states[:, list(self.flags)] > 0.5).sum(axis=1)
+        return reached
+
+    def project(self, states: Array) -> NDArray[np.float64]:
+        """(N, F) the features that distances are measured in."""
+        points: NDArray[np.float64] = states[:, self.features].astype(np.float64) / self.width[self.features]
+        return points
+
+    def query(self, states: Array) -> NDArray[np.int64]:
+        """(N,) which stored state is nearest to each of these."""
+        points = self.project(states)
+        # the group with the closest number of goals; argmin takes the smaller one of two as close
+        group = np.abs(self.goals_reached(states)[:, None] - self.groups).argmin(axis=1)
+        nearest = np.empty(len(states), dtype=np.int64)
+        for index in np.unique(group):
+            rows = group == index
+            nearest[rows] = self.members[index][self.trees[index].query(points[rows], p=self.order)[1]]
+        return nearest
+
+
+class RetrievalBC(NavPolicy):
+    """The paper's retrieval baseline: the action demonstrated in the nearest training state."""
+
+    name: ClassVar[str] = "retrieval-bc"
+    trainable: ClassVar[bool] = False
+
+    def build(self, encoder: nn.Module | None) -> None:
+        """No networks: a memory of states and actions."""
+        self.index: StateIndex | None = None
+
+    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
+        """Remember every demonstrated state and its action."""
+        super().prepare(dataset)
+        transitions = dataset.transitions()
+        self._remember(transitions.state, transitions.action, dataset.goal_flags)
+
+    def _remember(self, states: Array, actions: Array, flags: Sequence[int]) -> None:
+        self.states, self.actions = states, actions
+        self.index = StateIndex(states, flags, None if flags else self.scale.width.cpu().numpy())
+
+    def act(self, observations: Array, state: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
+        """The action of the nearest state; `state` passes through."""
+        if self.index is None:
+            raise ValueError("this agent has no memory yet: train it on demonstrations first")
+        return self.actions[self.index.query(observations)], state
+
+    def memory(self) -> dict[str, Tensor]:
+        """The remembered states and actions."""
+        if self.index is None:
+            return {}
+        return {
+            "states": torch.tensor(self.states),
+            "actions": torch.tensor(self.actions),
+            "flags": torch.tensor(self.index.flags, dtype=torch.int64),
+        }
+
+    def restore(self, memory: dict[str, Tensor]) -> None:
+        """Rebuild the trees."""
+        self._remember(memory["states"].numpy(), memory["actions"].numpy(), memory["flags"].tolist())
