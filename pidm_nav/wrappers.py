@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
@@ -73,7 +74,7 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self.pixel_high = pixel_high
         self.pixel_step = pixel_step
         self._noise_random = np.random.default_rng()
-        self._walk: NDArray[Any] | None = None  # where the random walk stands
+        self._walk: NDArray[Any] | None = None  # the noise of the step before
         inner = env.observation_space
         if not isinstance(inner, spaces.Box) or len(inner.shape) not in (1, 3):
             raise ValueError(f"noise needs a vector or an image to work on, the observation space is {inner}")
@@ -103,7 +104,9 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def _disturb(self, observation: NDArray[Any]) -> NDArray[Any]:
         if self._pixels:
-            bright = observation.min(axis=-1, keepdims=True) >= self.pixel_low
+            # Channel by channel: NumPy is many times slower along an axis of three.
+            darkest = reduce(np.minimum, np.moveaxis(observation, -1, 0))
+            bright = (darkest >= self.pixel_low)[..., None]
             return np.where(bright, self._pixel_noise(observation.shape), observation)
         return np.concatenate([observation, self._feature_noise().astype(observation.dtype)])
 
@@ -113,14 +116,14 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         noise = self._noise_random.normal(0.0, self.std, self.features)
         if self.kind == "random_walk":
             noise = np.zeros(self.features) if self._walk is None else self._walk + noise
-            noise = self._walk = np.clip(noise, -limit, limit)
-        return np.clip(noise, -limit, limit)
+        self._walk = np.clip(noise, -limit, limit)
+        return self._walk
 
     def _pixel_noise(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         if self.kind == "iid" or self._walk is None:
-            noise = self._noise_random.integers(self.pixel_low, self.pixel_high, shape, dtype=np.uint8)
-            self._walk = noise.astype(np.int16) if self.kind == "random_walk" else None
-            return noise
-        step = self._noise_random.integers(-self.pixel_step, self.pixel_step + 1, shape, dtype=np.int16)
-        self._walk = np.clip(self._walk + step, self.pixel_low, self.pixel_high - 1)
-        return self._walk.astype(np.uint8)
+            noise = self._noise_random.integers(self.pixel_low, self.pixel_high, shape, dtype=np.int16)
+        else:
+            step = self._noise_random.integers(-self.pixel_step, self.pixel_step + 1, shape, dtype=np.int16)
+            noise = np.clip(self._walk + step, self.pixel_low, self.pixel_high - 1)
+        self._walk = noise
+        return noise.astype(np.uint8)
