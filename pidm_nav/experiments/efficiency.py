@@ -59,7 +59,7 @@ def task_maximum(curves: Sequence[Curve], checkpoint: Checkpoint = "best") -> fl
 
 
 def demos_needed(sizes: Sequence[int], curve: ArrayLike, level: ArrayLike) -> Floats:
-    """n(A, c) (...) of mean curves (..., sizes): the first size scoring at least `level`, nan if none does."""
+    """n(A, c) (...) of mean curves (..., sizes): the first size that scores at least `level`, else nan."""
     threshold = np.asarray(level, dtype=np.float64)[..., None] - TOLERANCE
     reached = np.asarray(curve, dtype=np.float64) >= threshold  # a missing cell (nan) has reached nothing
     first = np.asarray(sizes, dtype=np.float64)[reached.argmax(axis=-1)]

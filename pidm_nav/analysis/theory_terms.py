@@ -1,0 +1,101 @@
+"""What the theory checks share: the terms of the gap, a measured number, and samples needed for an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GapTerms:
+    """Corollary 1: the four parts of EPE(BC) - EPE(IDM; approximate predictor) of learned estimators."""
+
+    optimal: float  # Delta: what knowing the future saves the optimal predictors (Theorem 1)
+    variance: float  # delta: variance of the BC estimator less that of the IDM estimator
+    bias: float  # beta: squared bias of the BC estimator less that of the IDM estimator
+    shift: float  # gamma: irreducible noise under the true less that under the approximate predictor
+
+    @property
+    def total(self) -> float:
+        """Delta + delta + beta + gamma."""
+        return self.optimal + self.variance + self.bias + self.shift
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number estimated from samples and its standard error."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def mean_of(cls, values: Floats) -> Measured:
+        """The mean of independent values (N,)."""
+        return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+
+
+def sample_efficiency(
+    fisher_bc: float,
+    fisher_idm: float,
+    mse: float,
+    bias_bc: float = 0.0,
+    bias_idm: float = 0.0,
+    slope_bc: float = 0.0,
+    slope_idm: float = 0.0,
+) -> float:
+    """Theorem 2: eta = n / m, samples BC needs over samples the IDM needs for the same parameter error.
+
+    Assumes i.i.d. samples (2), policy classes that hold the expert (3), and estimators that attain the biased
+    Cramer-Rao bound, so it holds for large n and m.
+
+    Args:
+        fisher_bc: Fisher information of the BC policy's parameter, per sample.
+        fisher_idm: Fisher information of the IDM's parameter, per sample.
+        mse: The mean squared error to reach; must exceed both squared biases.
+        bias_bc: Bias of the BC estimator at the true parameter.
+        bias_idm: Bias of the IDM estimator at the true parameter.
+        slope_bc: Derivative of the BC bias with respect to the true parameter.
+        slope_idm: Derivative of the IDM bias with respect to the true parameter.
+    """
+    if mse <= max(bias_bc**2, bias_idm**2):
+        raise ValueError(f"an error of {mse} is below a squared bias and never reached; ask for a larger one")
+    bias_ratio = (mse - bias_idm**2) / (mse - bias_bc**2)
+    return fisher_idm / fisher_bc * bias_ratio * ((1 + slope_bc) / (1 + slope_idm)) ** 2
+
+
+def samples_needed(sizes: NDArray[np.int64], mse: Floats, target: float) -> float:
+    """Number of samples at which an MSE curve (sizes,) first falls to target, interpolated in log-log."""
+    below = np.flatnonzero(mse <= target)
+    if not len(below) or below[0] == 0:
+        raise ValueError(
+            f"the error {target} is not crossed between {sizes[0]} and {sizes[-1]} samples; widen the sizes"
+        )
+    i = below[0]
+    (x0, x1), (y0, y1) = np.log(sizes[i - 1 : i + 1]), np.log(mse[i - 1 : i + 1])
+    return float(np.exp(x0 + (np.log(target) - y0) / (y1 - y0) * (x1 - x0)))
+
+
+def measured_efficiency(
+    sizes: NDArray[np.int64], bc_errors: Floats, idm_errors: Floats, target: float, groups: int = 20
+) -> Measured:
+    """Measured n / m from squared errors (datasets, sizes) of both; jackknife over groups of datasets."""
+    sums_bc, sums_idm = (
+        np.array([part.mean(axis=0) for part in np.array_split(errors, groups)])
+        for errors in (bc_errors, idm_errors)
+    )
+
+    def ratio(bc: Floats, idm: Floats) -> float:
+        return samples_needed(sizes, bc, target) / samples_needed(sizes, idm, target)
+
+    left_out = np.array(
+        [
+            ratio(np.delete(sums_bc, g, 0).mean(axis=0), np.delete(sums_idm, g, 0).mean(axis=0))
+            for g in range(groups)
+        ]
+    )
+    error = np.sqrt((groups - 1) * np.mean((left_out - left_out.mean()) ** 2))
+    return Measured(ratio(sums_bc.mean(axis=0), sums_idm.mean(axis=0)), float(error))
