@@ -28,7 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, Episode, has_goal_flags, infer_task
+from pidm_nav.demos.minari_io import from_minari, to_minari
 from pidm_nav.tasks import TASKS, get_task
+
+__all__ = ["from_minari", "load_demos", "save_demos", "to_minari"]
 
 FORMAT = "pidm-nav demonstrations"
 VERSION = 1
@@ -49,8 +52,6 @@ def load_demos(source: str | Path) -> DemoDataset:
     """
     text = str(source)
     if text.startswith("minari:"):
-        from pidm_nav.demos.minari_io import from_minari
-
         return from_minari(text.removeprefix("minari:"))
     path = Path(source)
     if path.is_dir():

@@ -33,7 +33,7 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     _check_id(dataset_id)
     target = _store() / dataset_id
     if target.exists() and not force:
-        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force")
+        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or force")
     buffers = [
         minari.data_collector.EpisodeBuffer(
             id=index,

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.formats import RECORDED_DYNAMICS, read_arrays, recorded_episode
 from pidm_nav.layout import Layout
@@ -28,6 +30,7 @@ def load_release(folder: str | Path) -> DemoDataset:
         raise ValueError(f"folder '{folder}' holds no *{TRAJECTORY} files{hint}")
     layouts: dict[Layout, Path] = {}
     env_kwargs: dict[str, Any] = {}
+    episodes = []
     for path in paths:
         config_path = path.with_name(path.name.removesuffix(TRAJECTORY) + CONFIG)
         try:
@@ -35,6 +38,7 @@ def load_release(folder: str | Path) -> DemoDataset:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"'{config_path}' does not describe an environment ({error})") from None
         layouts.setdefault(layout, config_path)
+        episodes.append(_read_trajectory(path, layout, fixed_goals=not env_kwargs.get("random_goals")))
     if len(layouts) > 1:
         first, second, *_ = layouts.values()
         raise ValueError(f"'{first}' and '{second.name}' have different maps: a dataset holds one task")
@@ -42,10 +46,9 @@ def load_release(folder: str | Path) -> DemoDataset:
     task = next((task.name for task in TASKS.values() if task.layout == layout), "custom")
     if task == "custom":
         env_kwargs |= {"layout": layout.text, "room_size": list(layout.room_size)}
-    episodes = tuple(_read_trajectory(path) for path in paths)
     source = {"made_by": f"paper: {folder.resolve().name}", "env_kwargs": env_kwargs}
     try:
-        return DemoDataset(task, episodes, source)
+        return DemoDataset(task, tuple(episodes), source)
     except ValueError as error:
         raise ValueError(f"folder '{folder}' cannot be used: {error}") from None
 
@@ -76,9 +79,13 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
     return layout, env_kwargs
 
 
-def _read_trajectory(path: Path) -> Episode:
+def _read_trajectory(path: Path, layout: Layout, fixed_goals: bool) -> Episode:
     arrays = read_arrays(path)
     try:
-        return recorded_episode(arrays["state"], arrays["action"], arrays["reward"])
+        episode = recorded_episode(arrays["state"], arrays["action"], arrays["reward"])
+        goals = np.stack([episode.observations[:, 2::3], episode.observations[:, 3::3]], axis=-1)
+        if fixed_goals and not (goals.shape[1:] == layout.goals.shape and (goals == layout.goals).all()):
+            raise ValueError("its states show not the goals of its map")
+        return episode
     except (KeyError, ValueError) as error:
         raise ValueError(f"'{path}' is no trajectory of the paper's release ({error})") from None

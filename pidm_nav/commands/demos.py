@@ -11,7 +11,7 @@ from rich.progress import Progress, track
 from rich.table import Table
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats import atomic_file, load_demos, save_demos
+from pidm_nav.demos.formats import atomic_file, load_demos, save_demos, to_minari
 from pidm_nav.tasks import TASKS, get_task
 
 if TYPE_CHECKING:
@@ -138,8 +138,6 @@ def convert(
     _check_output(target, force)
     dataset = load_demos(source)
     if target.startswith("minari:"):
-        from pidm_nav.demos.minari_io import to_minari
-
         to_minari(dataset, target.removeprefix("minari:"), force=force)
     else:
         save_demos(dataset, target)

@@ -1,0 +1,522 @@
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pidm_nav import TASKS, Layout
+from pidm_nav.demos import DemoDataset, Episode, from_minari, load_demos, save_demos, to_minari
+from pidm_nav.demos.collect import collect
+
+PAPER = {  # total steps, min, mean and max length, as the paper prints them
+    "four_room_human": ("four-room", 5821, 103, "116.42", 154),
+    "zigzag_human": ("zigzag", 4009, 66, "80.18", 106),
+    "maze_human": ("maze", 9785, 176, "195.70", 227),
+    "multiroom_human": ("multiroom", 12961, 241, "259.22", 314),
+    "four_room_astar": ("four-room", 6148, None, "122.96", None),
+    "zigzag_astar": ("zigzag", 3820, None, "76.40", None),
+    "maze_astar": ("maze", 9777, None, "195.54", None),
+    "multiroom_astar": ("multiroom", 13146, None, "262.92", None),
+}
+
+
+class Wander:
+    """Seeded by what it sees, so that episodes differ and tests repeat."""
+
+    settings = MappingProxyType({"legs": 2})
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        step = 0 if state is None else state
+        rows = np.arange(len(observation))
+        return np.stack([np.sin(step + rows), np.cos(2 * step + rows)], axis=1).astype(np.float32), step + 1
+
+
+def wander(task="maze", episodes=3, max_steps=6, **env_kwargs):
+    return collect(Wander(), task, episodes, seed=7, made_by="wander", max_steps=max_steps, **env_kwargs)
+
+
+def assert_same(left: DemoDataset, right: DemoDataset) -> None:
+    assert left.task == right.task and left.source == right.source and len(left) == len(right)
+    for a, b in zip(left, right, strict=True):
+        for name in ("observations", "actions", "rewards"):
+            assert getattr(a, name).dtype == getattr(b, name).dtype
+            assert np.array_equal(getattr(a, name), getattr(b, name)), name
+        assert (a.terminated, a.truncated, a.seed) == (b.terminated, b.truncated, b.seed)
+        assert set(a.infos) == set(b.infos)
+        for key in a.infos:
+            assert np.array_equal(a.infos[key], b.infos[key]) and a.infos[key].dtype == b.infos[key].dtype
+
+
+def refused(source, *words: str) -> str:
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
+        load_demos(source)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(word in message for word in words), message
+    return message
+
+
+# ---- our own file
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_round_trip(task, tmp_path):
+    data = wander(task, clip_noise=False)
+    save_demos(data, tmp_path / "new" / "demos.npz")
+    assert_same(load_demos(tmp_path / "new" / "demos.npz"), data)
+    assert load_demos(str(tmp_path / "new" / "demos.npz")).source["env_kwargs"] == {"clip_noise": False}
+    assert data.source["settings"] == {"legs": 2}
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 2**32), st.data())
+def test_round_trip_of_anything(tmp_path_factory, lengths, seed, data):
+    rng = np.random.default_rng(seed)
+    episodes = []
+    for length in lengths:
+        infos = {}
+        if data.draw(st.booleans()):
+            infos["each step"] = rng.normal(size=length)
+        if data.draw(st.booleans()):
+            infos["each/state"] = rng.integers(0, 9, (length + 1, 2)).astype(np.int8)
+        episodes.append(
+            Episode(
+                rng.normal(size=(length + 1, 3)),
+                rng.normal(size=(length, 1)),
+                rng.normal(size=length),
+                data.draw(st.booleans()),
+                data.draw(st.booleans()),
+                data.draw(st.none() | st.integers(0, 2**40)),
+                infos,
+            )
+        )
+    dataset = DemoDataset("Elsewhere-v0", tuple(episodes), {"made_by": "ünï \U0001f3ae"})
+    path = tmp_path_factory.mktemp("any") / "demos.npz"
+    save_demos(dataset, path)
+    assert_same(load_demos(path), dataset)
+
+
+def test_images_round_trip(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    data = DemoDataset("Elsewhere-v0", (Episode(images, np.zeros((2, 2)), np.zeros(2), False, True),))
+    save_demos(data, tmp_path / "images.npz")
+    assert_same(load_demos(tmp_path / "images.npz"), data)
+
+
+def test_equal_datasets_give_equal_files(tmp_path):
+    save_demos(wander(), tmp_path / "a.npz")
+    save_demos(wander(), tmp_path / "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_a_file_cut_at_any_byte_is_refused(tmp_path):
+    whole = tmp_path / "whole.npz"
+    save_demos(wander("four-room", episodes=1, max_steps=2), whole)
+    content = whole.read_bytes()
+    cut = tmp_path / "cut.npz"
+    for length in range(len(content)):
+        cut.write_bytes(content[:length])
+        message = refused(cut, str(cut))
+        assert len(message) < 200
+
+
+def test_a_file_with_a_wrong_byte_is_refused_or_reads_the_same(tmp_path):
+    whole = tmp_path / "whole.npz"
+    data = wander("four-room", episodes=1, max_steps=2)
+    save_demos(data, whole)
+    content = bytearray(whole.read_bytes())
+    broken = tmp_path / "broken.npz"
+    failures = 0
+    for place in range(0, len(content), 3):
+        changed = content.copy()
+        changed[place] ^= 0xFF
+        broken.write_bytes(changed)
+        try:
+            assert_same(load_demos(broken), data)
+        except ValueError as error:
+            assert str(broken) in str(error) and "\n" not in str(error)
+            failures += 1
+    assert failures > len(content) / 6
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": np.array(99)}, ["version is 99", "install a newer"]),
+        ({"version": np.array("one")}, ["version is one"]),
+        ({"metadata": np.array("{")}, []),
+        ({"metadata": np.array("[]")}, []),
+        ({"metadata": np.array("{}")}, ["incomplete"]),
+        ({"lengths": np.array([[6]])}, ["lengths"]),
+        ({"lengths": np.array([6, 6, -6])}, ["lengths"]),
+        ({"lengths": np.array([6.0, 6, 6])}, ["lengths"]),
+        ({"lengths": np.array([], dtype=int)}, []),
+        ({"lengths": np.array([6, 6])}, ["does not fit"]),
+        ({"observations": np.zeros((18, 32))}, ["does not fit"]),
+        ({"observations": np.full((21, 32), np.nan)}, ["NaN"]),
+        ({"observations": np.zeros((21, 32))}, ["goals of maze"]),
+        ({"observations": np.zeros((21, 20))}, ["20 numbers"]),
+        ({"actions": np.zeros(18)}, ["actions have shape"]),
+        ({"actions": np.array(["up"] * 18)}, ["actions"]),
+        ({"rewards": np.array(0.0)}, ["does not fit"]),
+        ({"terminated": np.array([True])}, []),
+        ({"info_lengths/goals_reached": np.array([1, 1, 19])}, ["goals_reached"]),
+    ],
+)
+def test_damaged_contents_are_refused(tmp_path, change, words):
+    path = tmp_path / "demos.npz"
+    save_demos(wander(), path)
+    np.savez(path, **{**arrays_of(path), **change})
+    refused(path, str(path), *words)
+
+
+@pytest.mark.parametrize("name", ["metadata", "lengths", "observations", "truncated", "info/goals_reached"])
+def test_missing_arrays_are_refused(tmp_path, name):
+    path = tmp_path / "demos.npz"
+    save_demos(wander(), path)
+    arrays = arrays_of(path)
+    del arrays[name]
+    np.savez(path, **arrays)
+    refused(path, str(path))
+
+
+class Trap:
+    """Whoever unpickles this makes a folder."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+def test_pickles_are_never_opened(tmp_path):
+    trap = Trap(tmp_path / "sprung")
+    (tmp_path / "plain.npz").write_bytes(pickle.dumps(trap))
+    refused(tmp_path / "plain.npz", "plain.npz")
+    np.savez(tmp_path / "inside.npz", states=np.array([trap], dtype=object))
+    refused(tmp_path / "inside.npz", "inside.npz", "pickled objects")
+    save_demos(wander(), tmp_path / "dressed.npz")
+    np.savez(
+        tmp_path / "dressed.npz", **{**arrays_of(tmp_path / "dressed.npz"), "metadata": np.array([trap])}
+    )
+    refused(tmp_path / "dressed.npz", "dressed.npz", "pickled objects")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_foreign_files_are_refused(tmp_path):
+    np.savez(tmp_path / "foreign.npz", weights=np.zeros(3), bias=np.zeros(1))
+    refused(tmp_path / "foreign.npz", "bias, weights", "not a demonstration format")
+    np.savez(tmp_path / "empty.npz")
+    refused(tmp_path / "empty.npz", "nothing")
+    (tmp_path / "nothing.npz").touch()
+    refused(tmp_path / "nothing.npz", "cut short or not an npz file")
+    (tmp_path / "note.txt").write_text("hello")
+    refused(tmp_path / "note.txt", "not an npz file")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    refused(tmp_path / "one.npy", "not an npz file")
+
+
+@pytest.mark.parametrize("name", ["nowhere.npz", "maze/robot", "garden/astar", ""])
+def test_unknown_names_are_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(name or tmp_path / "x", "no demonstrations")
+
+
+def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "demos.npz"
+    save_demos(wander(), path)
+    before = path.read_bytes()
+
+    def full_disk(file, **arrays):
+        file.write(b"PK half a file")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        save_demos(wander("zigzag"), path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["demos.npz"]
+
+
+def test_unfit_targets_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"does not end in \.npz"):
+        save_demos(wander(), tmp_path / "demos.hdf5")
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        save_demos(wander(), tmp_path / "folder.npz")
+
+
+# ---- the paper's recordings
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_compact_recordings_give_the_papers_figures(shared, name):
+    task, total, shortest, mean, longest = PAPER[name]
+    data = load_demos(shared / "data" / "reference_demos" / f"{name}.npz")
+    summary = data.summary()
+    assert (summary.task, summary.episodes, summary.total_steps, summary.success) == (task, 50, total, 1.0)
+    assert f"{summary.mean_length:.2f}" == mean
+    if shortest is not None:
+        assert (summary.min_length, summary.max_length) == (shortest, longest)
+    assert name in data.source["made_by"] and data.env_kwargs == {"clip_noise": False}
+
+
+@pytest.mark.parametrize("name", [name for name in PAPER if "human" in name])
+def test_released_folders_match_the_compact_recordings(shared, name):
+    released = load_demos(shared / "data" / "reference_format" / f"{name}_data")
+    compact = load_demos(shared / "data" / "reference_demos" / f"{name}.npz")
+    assert released.task == compact.task and len(released) == 2
+    assert released.env_kwargs == {"noise_std": 0.2, "deadzone": 0.1, "clip_noise": False}
+    for left, right in zip(released, compact[:2], strict=True):
+        assert np.array_equal(left.observations, right.observations)
+        assert np.array_equal(left.actions, right.actions)
+        assert np.array_equal(left.rewards, right.rewards)
+        assert left.success and right.success
+
+
+def compact(tmp_path, **changes):
+    episode = wander("zigzag", episodes=1)[0]
+    arrays = {
+        "states": episode.observations,
+        "actions": episode.actions,
+        "rewards": episode.rewards,
+        "lengths": np.array([len(episode)]),
+    }
+    np.savez(tmp_path / "compact.npz", **{**arrays, **changes})
+    return tmp_path / "compact.npz"
+
+
+def test_compact_files_are_checked(tmp_path):
+    data = load_demos(compact(tmp_path))
+    assert data.task == "zigzag" and data[0].truncated and not data[0].success
+    refused(compact(tmp_path, states=np.zeros((7, 20))), "goals of none of our tasks")
+    refused(compact(tmp_path, states=np.zeros(7)), "goals of none of our tasks")
+    refused(compact(tmp_path, lengths=np.array([5])), "does not fit")
+    refused(compact(tmp_path, actions=np.full((6, 2), np.nan)), "NaN")
+
+
+MAP = """\
+WWWWWWWWWW
+W        W
+W  A     W
+W   G  G W
+WWWWWWWWWW"""
+
+
+def release(folder: Path, number: int = 0, layout: str = MAP, order=(1, 0), room=(800, 400)) -> Path:
+    """A folder in the shape of the paper's release, for a map that is none of the paper's."""
+    folder.mkdir(exist_ok=True)
+    lines = "".join(f"  {row}\n" for row in layout.splitlines())
+    (folder / f"walk_{number:02d}_env_config.yaml").write_text(
+        f"action:\n  add_transition_noise: false\n  control_deadzone: 0.2\n"
+        f"  transition_gaussian_noise_std: [0.3, 0.3]\nlayout: |-\n{lines}room_size: {list(room)}\n"
+        f"goal:\n  goal_ordering: {list(order)}\n  randomisation:\n"
+        f"    randomise_agent_spawn: true\n    randomise_goal_positions: false\n"
+    )
+    states = np.zeros((3, 8), np.float32)
+    goals = Layout.parse(layout, room, order).goals.astype(np.float32)
+    states[:, 2:4], states[:, 5:7] = goals
+    np.savez(
+        folder / f"walk_{number:02d}_trajectory_data.npz",
+        state=states,
+        obs=states[:, :2],
+        action=np.zeros((2, 2), np.float32),
+        reward=np.zeros(2, np.float32),
+        success=np.array(False),
+    )
+    return folder
+
+
+def test_other_maps_in_the_papers_format_are_custom(tmp_path):
+    data = load_demos(release(tmp_path / "walks"))
+    assert data.task == "custom" and "walks" in data.source["made_by"]
+    assert data.env_kwargs["room_size"] == [800, 400]
+    assert data.env_kwargs["layout"].splitlines()[3] == "#...2..1.#"
+    assert (data.env_kwargs["noise_std"], data.env_kwargs["deadzone"]) == (0.0, 0.2)
+    assert data.env_kwargs["random_start"] is True
+    assert data.goal_flags == (4, 7)
+    save_demos(data, tmp_path / "walks.npz")
+    assert_same(load_demos(tmp_path / "walks.npz"), data)
+
+
+def test_bad_release_folders_are_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "no *_trajectory_data.npz files")
+    release(tmp_path / "walks")
+    refused(tmp_path, "one of the folders inside, walks")
+    release(tmp_path / "walks", 1, order=(0, 1))
+    refused(tmp_path / "walks", "different maps")
+    release(tmp_path / "walks", 1)
+    (tmp_path / "walks" / "walk_01_env_config.yaml").unlink()
+    refused(tmp_path / "walks", "walk_01_env_config.yaml")
+    config = tmp_path / "walks" / "walk_01_env_config.yaml"
+    for text in ("", "- 1\n", "layout: [", "!!python/object/apply:os.mkdir [sprung]", "layout: WW\n", "\x00"):
+        config.write_text(text)
+        refused(tmp_path / "walks", "walk_01_env_config.yaml", "does not describe an environment")
+    trajectory = release(tmp_path / "walks", 1) / "walk_01_trajectory_data.npz"
+    refused(trajectory, "give the folder")
+    np.savez(trajectory, state=np.zeros((2, 8)), action=np.zeros((2, 2)), reward=np.zeros(2))
+    refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "2 observations for 2 actions")
+    np.savez(trajectory, state=np.zeros((3, 8)), action=np.zeros((2, 2)), reward=np.zeros(2))
+    refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "not the goals of its map")
+    np.savez(trajectory, observations=np.zeros(3))
+    refused(tmp_path / "walks", "walk_01_trajectory_data.npz")
+    trajectory.write_bytes(b"PK\x03\x04")
+    refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "cut short")
+
+
+# ---- Minari
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    return tmp_path / "minari"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_minari_both_ways(task, store):
+    import minari
+
+    data = wander(task, clip_noise=False)
+    to_minari(data, f"pidmnav/{task}/wander-v0")
+    assert_same(load_demos(f"minari:pidmnav/{task}/wander-v0"), data)
+    stored = minari.load_dataset(f"pidmnav/{task}/wander-v0")
+    assert stored.total_episodes == 3 and stored.total_steps == data.num_steps
+    assert stored.recover_environment().spec.id == TASKS[task].env_id
+    assert stored.recover_environment().unwrapped.physics.clip_noise is False
+    assert list(minari.list_local_datasets()) == [f"pidmnav/{task}/wander-v0"]
+
+
+def test_custom_maps_and_other_environments_go_to_minari(store):
+    layout = "########\n#......#\n#..A.1.#\n########\n"
+    data = wander("custom", layout=layout, room_size=[800, 300])
+    to_minari(data, "custom-v0")
+    assert_same(from_minari("custom-v0"), data)
+    images = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
+    pictures = DemoDataset("Nobody-Knows-v0", (Episode(images, np.zeros((2, 2)), np.zeros(2), True, False),))
+    to_minari(pictures, "other/pictures-v1")
+    assert_same(from_minari("other/pictures-v1"), pictures)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "maze",
+        "pidmnav/maze/human",
+        "pidmnav/maze/human-vx",
+        "/maze/human-v0",
+        "../maze-v0",
+        "a//b-v0",
+        "a b-v0",
+    ],
+)
+def test_bad_minari_ids_leave_nothing(name, store):
+    with pytest.raises(ValueError, match="is no Minari id"):
+        to_minari(wander(), name)
+    with pytest.raises(ValueError, match="is no Minari id"):
+        from_minari(name)
+    assert not store.exists()
+
+
+def test_minari_datasets_are_not_overwritten_unasked(store):
+    first, second = wander(), wander("zigzag")
+    to_minari(first, "pidmnav/maze/wander-v0")
+    with pytest.raises(FileExistsError, match="already has 'pidmnav/maze/wander-v0'"):
+        to_minari(second, "pidmnav/maze/wander-v0")
+    assert_same(from_minari("pidmnav/maze/wander-v0"), first)
+    to_minari(second, "pidmnav/maze/wander-v0", force=True)
+    assert_same(from_minari("pidmnav/maze/wander-v0"), second)
+    assert os.listdir(store) == ["pidmnav"]
+
+
+def test_a_failing_write_to_minari_leaves_the_old_one(store, monkeypatch):
+    import minari
+
+    data = wander()
+    to_minari(data, "maze/wander-v0")
+
+    def full_disk(*arguments, **keywords):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(minari, "create_dataset_from_buffers", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        to_minari(wander("zigzag"), "maze/wander-v0", force=True)
+    assert_same(from_minari("maze/wander-v0"), data)
+    assert os.listdir(store) == ["maze"] and os.environ["MINARI_DATASETS_PATH"] == str(store)
+
+
+def foreign_minari(name, observations, space=None):
+    import gymnasium as gym
+    import minari
+    from minari.data_collector import EpisodeBuffer
+
+    buffer = EpisodeBuffer(
+        id=0,
+        seed=5,
+        observations=observations,
+        actions=np.zeros((3, 1), np.float32),
+        rewards=np.zeros(3),
+        terminations=np.array([False, False, True]),
+        truncations=np.zeros(3, bool),
+        infos={"note": np.arange(4), "nested": {"a": np.zeros(4)}, "short": np.zeros(1)},
+    )
+    minari.create_dataset_from_buffers(
+        name,
+        [buffer],
+        observation_space=space or gym.spaces.Box(-9, 9, (3,)),
+        action_space=gym.spaces.Box(-1, 1, (1,)),
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_datasets_by_others_are_read(store):
+    foreign_minari("swing/expert-v0", np.zeros((4, 3), np.float32))
+    data = from_minari("swing/expert-v0")
+    assert data.task == "swing/expert-v0" and data[0].seed == 5 and data[0].terminated
+    assert set(data[0].infos) == {"note"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_t_observations_from_minari_are_refused(store):
+    foreign_minari("swing/short-v0", np.zeros((3, 3), np.float32))
+    refused("minari:swing/short-v0", "swing/short-v0", "3 observations for 3 actions: 4 are needed")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dictionaries_from_minari_are_refused(store):
+    import gymnasium as gym
+
+    space = gym.spaces.Dict({"a": gym.spaces.Box(-9, 9, (3,))})
+    foreign_minari("swing/dict-v0", {"a": np.zeros((4, 3), np.float32)}, space)
+    refused("minari:swing/dict-v0", "swing/dict-v0", "observations are a dict")
+
+
+def test_damaged_and_missing_minari_datasets_are_refused(store):
+    refused("minari:pidmnav/maze/none-v0", "Minari has no 'pidmnav/maze/none-v0'")
+    to_minari(wander(), "maze/wander-v0")
+    metadata = store / "maze" / "wander-v0" / "data" / "metadata.json"
+    whole = metadata.read_text()
+    metadata.write_text(whole[: len(whole) // 2])
+    refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
+    stored = json.loads(whole)
+    metadata.write_text(json.dumps({**stored, "pidm_nav": "{"}))
+    refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
+    metadata.write_text(whole)
+    main = store / "maze" / "wander-v0" / "data" / "main_data.hdf5"
+    main.write_bytes(main.read_bytes()[:1000])
+    refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
+    shutil.rmtree(store / "maze" / "wander-v0" / "data")
+    refused("minari:maze/wander-v0", "Minari has no")
