@@ -1,13 +1,15 @@
 """A map drawn in ASCII, and the pixels it stands for.
 
-    #########      # or W     wall
-    #A..#..1#      . or space free
-    #...#...#      A          start (several: one is drawn for each episode)
-    #.2.....#      1..9 a..z  goals in visiting order; or G everywhere, with `goal_order`
-    #########
+    ##########      # or W     wall
+    #....#...#      . or space free
+    #.A..#.1.#      A          start (several: one is drawn for each episode)
+    #....#...#      1..9 a..z  goals in visiting order; or G everywhere, with `goal_order`
+    #.2......#
+    ##########
 
 A map is a grid of cells stretched over a room in pixels, x to the right and y down. Its text says everything;
-the wall rectangles, starts and goals are derived from it here and nowhere else.
+the wall rectangles, starts and goals are derived from it here and nowhere else. A start or goal is centred on the
+upper left corner of its cell, so the cells to its left and above it must be free.
 """
 
 from __future__ import annotations
@@ -192,7 +194,7 @@ class Layout:
             if not free[x, y]:
                 raise ValueError(
                     f"the {BOX} px box of {name} (map line {line + 1}, column {column + 1}) overlaps a wall: "
-                    "move it a cell away or make the room larger"
+                    "it is centred on its cell's upper left corner, so keep the cells to its left and above it free"
                 )
         reachable = self.reachable()
         for (name, line, column), (x, y) in zip(cells, points, strict=True):

@@ -11,7 +11,6 @@ agent collides, and only the few that do are pushed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,17 +22,39 @@ SPEED = 20.0
 """Pixels per step at an action of 1."""
 MAX_PUSHES = 100
 """Tries to leave the walls before the agent stays where it was."""
+FEW = 16
+"""Agents below which a loop of floats beats arrays."""
 
 FloatArray = NDArray[np.float64]
 Number = TypeVar("Number", float, FloatArray)
 
 
-def _clip_float(value: float, low: float, high: float) -> float:
-    return low if value < low else high if value > high else value
+class _Floats:
+    """The few operations the dynamics need, for one agent: plain Python, without NumPy's cost per call."""
+
+    rint = round
+    index = staticmethod(lambda index: index)  # round() gives an int already
+
+    @staticmethod
+    def clip(value: float, low: float, high: float) -> float:
+        return low if value < low else high if value > high else value
+
+    @staticmethod
+    def sign(value: float) -> int:
+        return (value > 0) - (value < 0)
 
 
-def _clip_array(value: FloatArray, low: float, high: float) -> FloatArray:
-    return np.minimum(np.maximum(value, low), high)  # half the overhead of np.clip
+class _Arrays:
+    """The same operations for (N,) agents."""
+
+    rint = np.rint
+    sign = np.sign
+    index = staticmethod(lambda index: index.astype(np.intp))
+
+    @staticmethod
+    def clip(value: FloatArray, low: float, high: float) -> FloatArray:
+        np.maximum(value, low, out=value)  # in place, and half the overhead of np.clip
+        return np.minimum(value, high, out=value)
 
 
 class Physics:
@@ -52,10 +73,11 @@ class Physics:
         self.deadzone = float(deadzone)
         # Two pixels more than an agent can leave the room by, so that no look-up is out of range.
         self._pad = MARGIN + 2
-        self._push_x, self._push_y = _push_tables(layout, self._pad)
-        self._solid = ((self._push_x > 0) | (self._push_y > 0)).ravel()
-        self._solid_bytes = self._solid.tobytes()  # indexing bytes by an int is the fastest look-up of one agent
-        self._stride = self._push_x.shape[1]
+        push_x, push_y = _push_tables(layout, self._pad)
+        self._shape = push_x.shape
+        self._tables = (push_x.ravel(), push_y.ravel(), np.maximum(push_x, push_y).ravel())
+        # Bytes, because indexing them by an int is the fastest look-up Python has.
+        self._byte_tables = tuple(table.tobytes() for table in self._tables)
 
     def move(
         self, x: Number, y: Number, action_x: Number, action_y: Number, noise_x: Number, noise_y: Number
@@ -64,25 +86,14 @@ class Physics:
 
         Actions must lie within [-1, 1]. The noise is N(0, noise_std) for each axis, or 0 for the mean dynamics.
         """
-        clip: Callable[..., Any]
-        rint: Callable[..., Any]
-        if isinstance(x, np.ndarray):
-            clip, rint = _clip_array, np.rint
-        else:
-            clip, rint = _clip_float, round
         width, height = self.layout.room_size
-        new_x = self._advance(x, action_x, noise_x, width - 1.0, clip, rint)
-        new_y = self._advance(y, action_y, noise_y, height - 1.0, clip, rint)
-        index = (rint(new_x) + self._pad) * self._stride + (rint(new_y) + self._pad)
-        if isinstance(index, int):
-            if self._solid_bytes[index]:
-                pushed = self._push_out(*(np.array([value]) for value in (x, y, new_x, new_y)))
-                new_x, new_y = float(pushed[0][0]), float(pushed[1][0])
-        else:
-            hit = np.flatnonzero(self._solid.take(index.astype(np.intp)))
-            if hit.size:
-                new_x[hit], new_y[hit] = self._push_out(x[hit], y[hit], new_x[hit], new_y[hit])
-        return new_x, new_y
+        if isinstance(x, np.ndarray):
+            new_x = self._advance(_Arrays, x, action_x, noise_x, width - 1.0)
+            new_y = self._advance(_Arrays, y, action_y, noise_y, height - 1.0)
+            return self._push_out_many(x, y, new_x, new_y)
+        new_x = self._advance(_Floats, x, action_x, noise_x, width - 1.0)
+        new_y = self._advance(_Floats, y, action_y, noise_y, height - 1.0)
+        return self._push_out(x, y, new_x, new_y)
 
     def touches(self, x: Number, y: Number, goal_x: Number, goal_y: Number) -> Any:
         """Whether the agent's box overlaps the goal's: bool, or (N,) bool."""
@@ -92,55 +103,72 @@ class Physics:
 
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """(...,) whether boxes centred on (..., 2) positions overlap a wall; far outside the room nothing does."""
-        limit = np.array(self._push_x.shape) - 1
-        cell = np.clip(np.rint(positions).astype(np.intp) + self._pad, 0, limit)
-        overlapping: NDArray[np.bool_] = self._solid[cell[..., 0] * self._stride + cell[..., 1]]
+        cell = np.clip(np.rint(positions).astype(np.intp) + self._pad, 0, np.array(self._shape) - 1)
+        overlapping: NDArray[np.bool_] = self._tables[2][cell[..., 0] * self._shape[1] + cell[..., 1]] > 0
         return overlapping
 
-    def _advance(
-        self,
-        position: Any,
-        action: Any,
-        noise: Any,
-        limit: float,
-        clip: Callable[..., Any],
-        rint: Callable[..., Any],
-    ) -> Any:
+    def _advance(self, math: Any, position: Any, action: Any, noise: Any, limit: float) -> Any:
         """One axis of the free movement."""
         velocity = action * (abs(action) >= self.deadzone) + noise
         if self.clip_noise:
-            velocity = clip(velocity, -1.0, 1.0)
-        return clip(rint((position + SPEED * velocity) * 1000.0) / 1000.0, 0.0, limit)
+            velocity = math.clip(velocity, -1.0, 1.0)
+        return math.clip(math.rint((position + SPEED * velocity) * 1000.0) / 1000.0, 0.0, limit)
 
-    def _push_out(
+    def _index(self, math: Any, x: Any, y: Any) -> Any:
+        """Where the box centred on (x, y) stands in the tables."""
+        return math.index((math.rint(x) + self._pad) * self._shape[1] + (math.rint(y) + self._pad))
+
+    def _push(self, math: Any, tables: Any, x: Any, y: Any, new_x: Any, new_y: Any) -> tuple[Any, Any]:
+        """One try to leave the walls, against the way the agent came from (x, y)."""
+        index = self._index(math, new_x, new_y)
+        push_x, push_y, _ = tables
+        return new_x - math.sign(new_x - x) * push_x[index], new_y - math.sign(new_y - y) * push_y[index]
+
+    def _push_out(self, x: float, y: float, new_x: float, new_y: float) -> tuple[float, float]:
+        """Push one agent until it is free; where it never gets free, it stays at (x, y)."""
+        solid = self._byte_tables[2]
+        seen_x, seen_y = x, y
+        for attempt in range(MAX_PUSHES):
+            if not solid[self._index(_Floats, new_x, new_y)]:
+                return new_x, new_y
+            # Between walls an agent may be pushed round in a circle. A place that is looked at again and was
+            # remembered at attempt 1, 2, 4, 8 ... gives any circle away (Brent's algorithm).
+            if attempt and new_x == seen_x and new_y == seen_y:
+                break
+            if attempt & (attempt - 1) == 0:
+                seen_x, seen_y = new_x, new_y
+            new_x, new_y = self._push(_Floats, self._byte_tables, x, y, new_x, new_y)
+        return (x, y) if solid[self._index(_Floats, new_x, new_y)] else (new_x, new_y)
+
+    def _push_out_many(
         self, x: FloatArray, y: FloatArray, new_x: FloatArray, new_y: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Push (M,) colliding agents back against the way they came from (x, y), until they are free."""
-        new_x, new_y = new_x.copy(), new_y.copy()
-        stuck = np.arange(len(x))
-        for _ in range(MAX_PUSHES):
-            column = np.rint(new_x[stuck]).astype(np.intp) + self._pad
-            line = np.rint(new_y[stuck]).astype(np.intp) + self._pad
-            push_x, push_y = self._push_x[column, line], self._push_y[column, line]
-            still = (push_x > 0) | (push_y > 0)
-            if not still.any():
-                return new_x, new_y
-            stuck, push_x, push_y = stuck[still], push_x[still], push_y[still]
-            new_x[stuck] -= np.sign(new_x[stuck] - x[stuck]) * push_x
-            new_y[stuck] -= np.sign(new_y[stuck] - y[stuck]) * push_y
-        still = self.collides(np.stack([new_x[stuck], new_y[stuck]], axis=-1))
-        new_x[stuck[still]], new_y[stuck[still]] = x[stuck[still]], y[stuck[still]]
+        """The same for (N,) agents: all that collide at once, and the last few, in corners, one by one."""
+        solid = self._tables[2]
+        hit = np.flatnonzero(solid.take(self._index(_Arrays, new_x, new_y)))
+        if not hit.size:
+            return new_x, new_y
+        first_x, first_y = new_x.copy(), new_y.copy()
+        for _ in range(8):
+            if hit.size <= FEW:
+                break
+            moved = self._push(_Arrays, self._tables, x[hit], y[hit], new_x[hit], new_y[hit])
+            new_x[hit], new_y[hit] = moved
+            hit = hit[solid.take(self._index(_Arrays, *moved)) > 0]
+        for agent in hit.tolist():
+            came_from, went_to = (x.item(agent), y.item(agent)), (first_x.item(agent), first_y.item(agent))
+            new_x[agent], new_y[agent] = self._push_out(*came_from, *went_to)
         return new_x, new_y
 
 
-def _push_tables(layout: Layout, pad: int) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+def _push_tables(layout: Layout, pad: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """(width + 2 pad, height + 2 pad) pushes along x and y for each integer centre; 0 where there is none."""
     width, height = layout.room_size
-    push_x = np.zeros((width + 2 * pad, height + 2 * pad), dtype=np.int16)
+    push_x = np.zeros((width + 2 * pad, height + 2 * pad), dtype=np.uint8)
     push_y = np.zeros_like(push_x)
     for columns, lines, overlap_x, overlap_y in layout.wall_overlaps(pad):
         wide, high = overlap_x[:, None], overlap_y[None, :]
         vertical = wide > high  # a wide, flat overlap asks for a vertical push
-        np.maximum(push_y[columns, lines], np.where(vertical, high + 1, 0), out=push_y[columns, lines])
-        np.maximum(push_x[columns, lines], np.where(vertical, 0, wide + 1), out=push_x[columns, lines])
+        push_x[columns, lines] = np.maximum(push_x[columns, lines], np.where(vertical, 0, wide + 1))
+        push_y[columns, lines] = np.maximum(push_y[columns, lines], np.where(vertical, high + 1, 0))
     return push_x, push_y

@@ -1,0 +1,185 @@
+"""Commands on agents: train, evaluate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from pidm_nav.tasks import TASKS, get_task
+
+if TYPE_CHECKING:
+    from pidm_nav.agents.policy import NavPolicy
+
+Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+
+
+def train(
+    agent: Literal["bc", "pidm", "retrieval-bc"] = "pidm",
+    task: str | None = None,
+    demos: str | None = None,
+    num_demos: int | None = None,
+    out: Path | None = None,
+    preset: Literal["fast", "paper"] = "fast",
+    seed: int = 0,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    loss: Literal["l1", "mse"] | None = None,
+    checkpoints: tuple[int, ...] = (),
+    horizons: tuple[int, ...] = (1,),
+    predictor: Literal["nearest", "time", "learned"] = "nearest",
+    distance: Literal["l2", "l1"] = "l2",
+    train_on_predicted: bool = False,
+    end_to_end: bool = False,
+    predictor_demos: str | None = None,
+    idm_demos: str | None = None,
+    force: bool = False,
+) -> None:
+    """Train an agent on demonstrations; a training that was killed goes on when started again.
+
+    Args:
+        agent: which one.
+        task: four-room, zigzag, maze or multiroom; by default the demonstrations' own.
+        demos: a file or folder of demonstrations; by default the task's human-like ones of the package.
+        num_demos: train on so many of them, drawn by the seed.
+        out: folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED.
+        preset: seconds on a laptop, or the paper's recipe.
+        seed: of demonstrations, weights and batches.
+        steps: gradient steps, if not the preset's.
+        batch_size: actions a step, if not the preset's.
+        learning_rate: of the first step, if not the preset's.
+        loss: if not the preset's.
+        checkpoints: steps after which to keep a copy of the agent.
+        horizons: (pidm) steps ahead, k, to train the inverse dynamics model with.
+        predictor: (pidm) what predicts the future state.
+        distance: (pidm) between states, for the nearest one.
+        train_on_predicted: (pidm) train on predicted future states, not on the data's.
+        end_to_end: (pidm) train a learned predictor through the inverse dynamics model as well.
+        predictor_demos: (pidm) more episodes for the predictor; their actions are not looked at.
+        idm_demos: (pidm) more episodes for the inverse dynamics model, of any quality.
+        force: replace an agent that the folder holds.
+    """
+    from pidm_nav.agents.pidm import PIDMConfig
+    from pidm_nav.agents.train import preset as preset_config
+    from pidm_nav.agents.train import train as train_agent
+    from pidm_nav.demos.formats import load_demos
+
+    if task is None and demos is None:
+        raise ValueError("nothing to learn from: give --task, --demos or both")
+    dataset = load_demos(demos if demos is not None else f"{get_task(str(task)).name}/human-like")
+    if task is not None and dataset.task != (get_task(task).name if task != "custom" else task):
+        raise ValueError(f"the demonstrations are of {dataset.task}, not of {task}: give the right file or task")
+    if num_demos is not None:
+        dataset = dataset.sample(num_demos, np.random.default_rng(seed))
+    given = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate, "loss": loss}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if checkpoints or steps is not None:
+        changes["checkpoints"] = checkpoints
+    config = replace(preset_config(preset, agent, dataset.task), seed=seed, **changes)
+    options = None
+    if agent == "pidm":
+        options = PIDMConfig(
+            horizons=horizons,
+            predictor=predictor,
+            distance=distance,
+            train_on_predicted=train_on_predicted,
+            end_to_end=end_to_end,
+        )
+    folder = out if out is not None else Path("runs") / f"{dataset.task}-{agent}-{len(dataset)}-{seed}"
+    console = Console()
+    began = time.perf_counter()
+    trained = train_agent(
+        agent,
+        dataset,
+        config,
+        folder,
+        options=options,
+        predictor_data=load_demos(predictor_demos) if predictor_demos else None,
+        idm_data=load_demos(idm_demos) if idm_demos else None,
+        overwrite=force,
+        progress=True,
+    )
+    seconds = time.perf_counter() - began
+    console.print(
+        f"[bold]{agent}[/] learned {trained.description['task']} from {len(dataset)} demonstrations "
+        f"({dataset.num_steps:,} steps) in {seconds:.1f} s"
+    )
+    console.print(f"saved to {folder}; next: [bold]pidm-nav evaluate {folder}[/]", soft_wrap=True)
+
+
+def evaluate(
+    folder: Folder,
+    task: str | None = None,
+    episodes: int = 50,
+    seed: int = 0,
+    noise_std: float = 0.2,
+    clip_noise: bool = True,
+    per_episode: bool = False,
+    video: Path | None = None,
+    video_episode: int = 0,
+    render: bool = False,
+) -> None:
+    """Run a trained agent and count the goals it reaches in order.
+
+    Args:
+        folder: what train wrote.
+        task: another task than the agent was trained on, of the same observations.
+        episodes: how many, all at once.
+        seed: of the first episode; episode i has seed + i, the same for every agent.
+        noise_std: standard deviation of the noise on actions.
+        clip_noise: clip noisy actions to [-1, 1], as the paper's experiments do.
+        per_episode: print every episode.
+        video: write one episode to this .mp4 or .gif file.
+        video_episode: which one.
+        render: show one episode in a window.
+    """
+    from pidm_nav.agents.checkpoint import load_agent
+    from pidm_nav.evaluate import evaluate as evaluate_policy
+
+    agent = load_agent(folder)
+    name = task if task is not None else str(agent.description.get("task", "unknown"))
+    place = get_task(name).name if name != "custom" else name
+    arguments = {**agent.description.get("env_kwargs", {}), "noise_std": noise_std, "clip_noise": clip_noise}
+    console = Console()
+    began = time.perf_counter()
+    result = evaluate_policy(agent, place, episodes=episodes, seed=seed, **arguments)
+    seconds = time.perf_counter() - began
+    if per_episode:
+        console.print(result.table())
+    console.print(f"[bold]{agent.name}[/] on {place}: {result.summary()} ({seconds:.1f} s)", soft_wrap=True)
+    if video is not None or render:
+        _show(agent, place, seed + video_episode, arguments, video, render)
+        if video is not None:
+            console.print(f"episode {video_episode} is in {video}", soft_wrap=True)
+
+
+def _show(
+    agent: NavPolicy, task: str, seed: int, arguments: dict[str, Any], video: Path | None, render: bool
+) -> None:
+    """One episode, in a window or to a file."""
+    import gymnasium as gym
+
+    from pidm_nav.render import write_video
+
+    env_id = TASKS[task].env_id if task in TASKS else "PIDMNav-Custom-v0"
+    env = gym.make(env_id, render_mode="human" if render else "rgb_array", **arguments)
+    frames = []
+    observation, _ = env.reset(seed=seed)
+    state, start, over = None, np.ones(1, dtype=bool), False
+    while not over:
+        if not render:
+            frames.append(np.asarray(env.render()))
+        action, state = agent.predict(observation, state, start)
+        observation, _, terminated, truncated, _ = env.step(action)
+        start, over = np.zeros(1, dtype=bool), bool(terminated or truncated)
+    if not render:
+        frames.append(np.asarray(env.render()))
+    env.close()
+    if video is not None and frames:
+        write_video(frames, video)

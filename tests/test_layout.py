@@ -1,0 +1,149 @@
+"""Maps: what they mean in pixels, and what is said about bad ones."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pidm_nav.layout import BOX, GOAL_MARKS, Layout
+from pidm_nav.tasks import TASKS, get_task
+
+SMALL = """
+##########
+#....#...#
+#.A..#.1.#
+#....#...#
+#.2......#
+##########
+"""
+
+
+def test_the_spec_of_every_task(shared):
+    spec = json.loads((shared / "spec" / "tasks.json").read_text())
+    assert len(spec) == len(TASKS)
+    for name, facts in spec.items():
+        task = get_task(name)
+        layout = task.layout
+        assert layout.room_size == tuple(facts["room_size_px"])
+        assert layout.starts.tolist() == [facts["check_start_px"]]
+        assert layout.goals.tolist() == facts["check_goals_px_in_visiting_order"]
+        assert len(layout.walls) == facts["check_wall_rectangles"]
+        assert (task.max_steps, task.num_goals, task.state_dim) == (
+            facts["max_steps"],
+            facts["num_goals"],
+            facts["state_dim"],
+        )
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_every_map_is_readable_and_agrees_with_its_task(task):
+    assert task.layout.num_goals == task.num_goals
+    assert Layout.parse(task.layout.text, task.room_size) == task.layout
+
+
+def test_pixels_of_a_small_map():
+    layout = Layout.parse(SMALL, (200, 125))
+    assert layout.starts.tolist() == [[40, 42]]
+    assert layout.goals.tolist() == [[140, 42], [40, 84]]
+    assert layout.num_goals == 2
+    free = layout.free()
+    assert free.shape == (200, 125)
+    assert free[40, 42]
+    assert not free[110, 42]  # inside the middle wall
+
+
+def test_other_spellings_mean_the_same():
+    spelled = SMALL.replace("#", "W").replace(".", " ").replace("1", "G").replace("2", "G")
+    assert Layout.parse(spelled, goal_order=[0, 1]) == Layout.parse(SMALL)
+    swapped = Layout.parse(spelled, goal_order=[1, 0])
+    assert swapped.goals.tolist() == Layout.parse(SMALL).goals[::-1].tolist()
+
+
+def test_load_takes_a_path_or_the_text(tmp_path):
+    path = tmp_path / "map.txt"
+    path.write_text(SMALL.strip("\n").replace("\n", "\r\n"))
+    assert Layout.load(path) == Layout.load(str(path)) == Layout.load(SMALL)
+    with pytest.raises(FileNotFoundError, match=r"no map file at 'nowhere\.txt'"):
+        Layout.load("nowhere.txt")
+    (tmp_path / "picture.txt").write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(ValueError, match="not a text file"):
+        Layout.load(tmp_path / "picture.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the map is empty"),
+        ("\n\n", "the map is empty"),
+        ("####\n#A1#\n###", "map line 3 is 3 characters wide, line 1 is 4"),
+        ("####\n#1.#\n####", "no start"),
+        ("####\n#A.#\n####", "no goal"),
+        ("#####\n#A?1#\n#####", r"map line 2, column 3 has '\?'"),
+        ("######\n#A1.3#\n######", "goal 3 at map line 2, column 5 has no goal 2"),
+        ("######\n#A1.1#\n######", "goal 1 stands twice, again at map line 2, column 5"),
+        ("#########\n#...#...#\n#.A.#.1.#\n#########", r"no path .* goal 1 \(map line 3, column 7\)"),
+        ("######\n#AG.G#\n######", "2 G goals and no goal_order"),
+        ("######\n#A1.G#\n######", "map line 2, column 3 has goal 1 beside G goals"),
+    ],
+)
+def test_a_bad_map_is_refused_with_the_place(text, said):
+    with pytest.raises(ValueError, match=said):
+        Layout.parse(text)
+
+
+def test_boxes_in_walls_and_bad_arguments_are_refused():
+    tight = "#" * 40 + "\n#A" + "." * 36 + "1#\n" + "#" * 40
+    with pytest.raises(ValueError, match=r"box of start \(map line 2, column 2\) overlaps a wall"):
+        Layout.parse(tight)
+    with pytest.raises(ValueError, match="touches the first goal"):
+        Layout.parse("A1" + "." * 78 + "\n" + "." * 80)
+    with pytest.raises(ValueError, match=r"goal_order \[0, 0\]"):
+        Layout.parse(SMALL.replace("1", "G").replace("2", "G"), goal_order=[0, 0])
+    with pytest.raises(ValueError, match="only for maps with G goals"):
+        Layout.parse(SMALL, goal_order=[0, 1])
+    with pytest.raises(ValueError, match="room_size 30 x 800 is too small"):
+        Layout.parse(SMALL, (30, 800))
+
+
+def test_a_second_start_must_be_connected_too():
+    with pytest.raises(ValueError, match=r"to start \(map line 3, column 9\)"):
+        Layout.parse("##########\n#.....#..#\n#.A.1.#.A#\n##########")
+
+
+def test_many_goals_count_on_into_letters():
+    row = "A" + "".join(f".{mark}" for mark in GOAL_MARKS[:12])
+    layout = Layout.parse(row + "\n" + "." * len(row), (2000, 400))
+    assert layout.num_goals == 12
+    assert (np.diff(layout.goals[:, 0]) > 0).all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(3, 9), st.integers(3, 9), st.integers(60, 500), st.integers(60, 500), st.randoms())
+def test_walls_cover_exactly_the_wall_cells(columns, lines, width, height, random):
+    """Every wall cell's centre is inside a rectangle, no free cell's is: whatever the map and the room."""
+    grid = [[random.choice("#..") for _ in range(columns)] for _ in range(lines)]
+    layout = object.__new__(Layout)
+    object.__setattr__(layout, "rows", tuple("".join(row) for row in grid))
+    object.__setattr__(layout, "room_size", (width, height))
+    walls = layout._wall_rectangles()
+    for line in range(lines):
+        for column in range(columns):
+            x, y = (column + 0.5) * width / columns, (line + 0.5) * height / lines
+            inside = (
+                (walls[:, 0] <= x) & (x < walls[:, 0] + walls[:, 2])
+                & (walls[:, 1] <= y) & (y < walls[:, 1] + walls[:, 3])
+            ).any()  # fmt: skip
+            assert inside == (grid[line][column] == "#")
+
+
+def test_free_is_where_a_box_fits():
+    layout = get_task("maze").layout
+    free = layout.free()
+    rng = np.random.default_rng(0)
+    for x, y in rng.integers(0, 800, (300, 2)):
+        left, top, width, height = layout.walls.T
+        half = BOX // 2
+        apart = (x + half <= left) | (x - half >= left + width) | (y + half <= top) | (y - half >= top + height)
+        assert free[x, y] == apart.all()
