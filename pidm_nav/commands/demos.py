@@ -34,6 +34,7 @@ def collect(
     clip_noise: bool = True,
     noise_std: float = 0.2,
     layout: Path | None = None,
+    room_size: tuple[int, int] = (800, 800),
     force: bool = False,
 ) -> None:
     """Let an expert make demonstrations.
@@ -49,6 +50,7 @@ def collect(
         clip_noise: clip noisy actions to [-1, 1], as the paper says; its recordings were made without.
         noise_std: standard deviation of the noise on actions.
         layout: a map of your own, for --task custom.
+        room_size: width and height of its room in pixels.
         force: replace an existing file.
     """
     from pidm_nav.demos.collect import collect as collect_demos
@@ -59,8 +61,8 @@ def collect(
     if layout is not None:
         from pidm_nav.layout import Layout
 
-        task, place = "custom", Layout.load(layout)
-        env_kwargs["layout"] = place.text
+        task, place = "custom", Layout.load(layout, room_size)
+        env_kwargs |= {"layout": place.text, "room_size": list(room_size)}
     elif task != "custom":
         task = place = get_task(task).name
     else:
@@ -164,6 +166,8 @@ def replay(
     """
     if gif is None and not check:
         raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
+    if gif is not None and gif.suffix.lower() not in (".gif", ".mp4"):
+        raise ValueError(f"cannot draw to '{gif}': its name must end in .gif or .mp4")
     dataset = load_demos(file)
     if gif is not None:
         from pidm_nav.demos.replay import demo_layout, demo_states
