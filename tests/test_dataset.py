@@ -2,7 +2,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pidm_nav import TASKS
@@ -39,6 +39,7 @@ def good():
     }
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 12), min_size=1, max_size=6),
     st.integers(1, 15),
@@ -142,6 +143,7 @@ def test_indexing_slicing_and_iteration():
         data[2:2]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 8), st.integers(0, 99))
 def test_samples_are_whole_distinct_nested_and_seeded(n, seed):
     data = numbered(range(1, 9))

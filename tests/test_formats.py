@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pidm_nav import TASKS, Layout
@@ -74,6 +74,7 @@ def test_round_trip(task, tmp_path):
     assert data.source["settings"] == {"legs": 2}
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 2**32), st.data())
 def test_round_trip_of_anything(tmp_path_factory, lengths, seed, data):
     rng = np.random.default_rng(seed)
@@ -251,6 +252,9 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
 def test_unfit_targets_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"does not end in \.npz"):
         save_demos(wander(), tmp_path / "demos.hdf5")
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"cannot write '.*file/demos\.npz'"):
+        save_demos(wander(), tmp_path / "file" / "demos.npz")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(IsADirectoryError, match="is a folder"):
         save_demos(wander(), tmp_path / "folder.npz")
