@@ -13,7 +13,7 @@ from torch import Tensor, nn
 HUGE_BOUND = 1e6  # a space's bound beyond this says nothing about where observations are
 
 
-class Encoder(nn.Sequential):
+class Encoder(nn.Module):
     """Linear and ReLU layers of the given sizes, then batch norm: (N, D) -> (N, sizes[-1]).
 
     Any module with an `output_size` that maps scaled observations to embeddings can stand in for it: an agent
@@ -21,12 +21,19 @@ class Encoder(nn.Sequential):
     """
 
     def __init__(self, input_size: int, sizes: Sequence[int] = (512, 1024, 256)) -> None:
+        super().__init__()
         layers: list[nn.Module] = []
         for size in sizes:
             layers += [nn.Linear(input_size, size), nn.ReLU()]
             input_size = size
-        super().__init__(*layers, nn.BatchNorm1d(input_size))
+        self.layers = nn.Sequential(*layers)
+        self.norm = nn.BatchNorm1d(input_size)
         self.output_size = input_size
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Embeddings."""
+        embeddings: Tensor = self.norm(self.layers(observations))
+        return embeddings
 
 
 class Head(nn.Sequential):
@@ -55,8 +62,8 @@ class Scale(nn.Module):
         bounded = (np.abs(low) < HUGE_BOUND) & (np.abs(high) < HUGE_BOUND) & (high > low)
         center, width = np.zeros(space.shape), np.ones(space.shape)
         if enabled:
-            center[bounded] = ((high + low) / 2)[bounded]
-            width[bounded] = ((high - low) / 2)[bounded]
+            center[bounded] = (high[bounded] + low[bounded]) / 2
+            width[bounded] = (high[bounded] - low[bounded]) / 2
         self.enabled = enabled
         self.unbounded: NDArray[np.bool_] = ~bounded
         self.register_buffer("center", torch.as_tensor(center, dtype=torch.float32))

@@ -93,7 +93,10 @@ class PIDM(NavPolicy):
     ) -> Array:
         """Actions (N, A) that lead from raw observations (N, D) to raw futures (N, D) in `horizon` steps."""
         self.eval()
-        which = self.config.horizons.index(horizon or self.horizon)
+        horizon = horizon or self.horizon
+        if horizon not in self.config.horizons:
+            raise ValueError(f"horizon {horizon} was not trained: choose one of {self.config.horizons}")
+        which = self.config.horizons.index(horizon)
         states = self.scale(self.tensor(np.asarray(observations, dtype=np.float32)))
         targets = self.scale(self.tensor(np.asarray(futures, dtype=np.float32)))
         return self.to_actions(self(states, targets, which))

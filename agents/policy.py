@@ -190,7 +190,7 @@ class NavPolicy(nn.Module, ABC):
 
     def tensor(self, values: NDArray[Any]) -> Tensor:
         """The array on the agent's device."""
-        return torch.as_tensor(values, device=self.device)
+        return torch.tensor(values, device=self.device)  # a copy: demonstrations are read-only
 
     def to_actions(self, outputs: Tensor) -> Array:
         """Network outputs in [-1, 1] as actions of the space."""

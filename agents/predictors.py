@@ -249,7 +249,7 @@ class LearnedPredictor(StatePredictor):
     def predict(self, observations: Array, state: Any = None) -> Array:
         """The network's prediction in raw numbers."""
         assert self.scale is not None
-        rows = torch.as_tensor(observations, device=self.change.device)
+        rows = torch.tensor(observations, device=self.change.device)
         futures: Array = self.scale.inverse(self(self.scale(rows))).cpu().numpy()
         futures[:, self.flags] = futures[:, self.flags].round().clip(0, 1)
         return futures

@@ -24,7 +24,7 @@ class StateIndex:
 
     Distances are over the features that vary among the stored states, the flags aside: in a task with fixed
     goals these are x and y, as a goal's coordinates add the same to every distance and only cost time; with
-    goals drawn anew each episode they vary, and so count. Where no stored state has as many goals reached, the
+    goals drawn anew each episode they vary, so they count. If no stored state has as many goals reached, the
     nearest number that has some answers. Without flags there is one tree.
 
     Args:

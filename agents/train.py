@@ -95,14 +95,28 @@ def preset(name: str, agent: str, task: str) -> TrainConfig:
     return config
 
 
+# arguments of an environment that an agent must act with, unlike noise and the like
+LOOKS = ("layout", "room_size", "goal_order", "obs_type", "image_size", "observe_goals", "relative_goals")
+LOOKS += ("random_start", "random_goals")
+
+
+def env_arguments(dataset: DemoDataset) -> dict[str, Any]:
+    """The arguments that give an environment with the demonstrations' map and observations.
+
+    All arguments for another's environment; for ours, dynamics stay the default: the paper's recordings were made
+    without the clip of noisy actions that its experiments have.
+    """
+    arguments = dict(dataset.source.get("parts", [dataset.source])[0].get("env_kwargs", {}))
+    ours = dataset.task in TASKS or dataset.task == "custom"
+    return {name: value for name, value in arguments.items() if not ours or name in LOOKS}
+
+
 def dataset_spaces(dataset: DemoDataset) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """Observation and action space of the environment that the demonstrations come from."""
-    parts = dataset.source.get("parts", [dataset.source])
-    arguments = dict(parts[0].get("env_kwargs", {}))
     env_id = TASKS[dataset.task].env_id if dataset.task in TASKS else dataset.task
     env_id = "PIDMNav-Custom-v0" if env_id == "custom" else env_id
     try:
-        env = gym.make(env_id, **arguments)
+        env = gym.make(env_id, **env_arguments(dataset))
     except (gym.error.Error, TypeError, ModuleNotFoundError) as error:
         raise ValueError(
             f"the environment '{env_id}' of these demonstrations cannot be made: "
@@ -221,10 +235,9 @@ def _describe(
     idm_data: DemoDataset | None,
 ) -> dict[str, Any]:
     """What a saved agent says about its origin, JSON-plain."""
-    parts = dataset.source.get("parts", [dataset.source])
     description = {
         "task": dataset.task,
-        "env_kwargs": dict(parts[0].get("env_kwargs", {})),
+        "env_kwargs": env_arguments(dataset),
         "data": {**asdict(dataset.summary()), "made_by": dataset.source.get("made_by", "unknown")},
         "training": asdict(config),
     }

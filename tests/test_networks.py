@@ -1,0 +1,77 @@
+"""The networks: the paper's sizes, scaling by bounds or by data, exact batch norm statistics."""
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from pidm_nav.agents.bc import BC
+from pidm_nav.agents.networks import Encoder, Head, Scale, recompute_statistics
+from pidm_nav.agents.pidm import PIDM, PIDMConfig
+
+STATE = spaces.Box(-32, 832, (14,), np.float32)
+ACTION = spaces.Box(-1, 1, (2,), np.float32)
+
+
+def linear_shapes(module: torch.nn.Module) -> list[tuple[int, int]]:
+    return [(each.in_features, each.out_features) for each in module.modules() if isinstance(each, torch.nn.Linear)]
+
+
+def test_bc_has_the_papers_layers() -> None:
+    agent = BC(STATE, ACTION)
+    assert linear_shapes(agent) == [(14, 512), (512, 1024), (1024, 256), (256, 256), (256, 2)]
+    assert isinstance(agent.encoder.norm, torch.nn.BatchNorm1d)
+
+
+def test_pidm_reads_both_embeddings_and_the_horizon() -> None:
+    assert linear_shapes(PIDM(STATE, ACTION).head) == [(512, 256), (256, 2)]
+    assert linear_shapes(PIDM(STATE, ACTION, PIDMConfig(horizons=(1, 6, 11))).head) == [(515, 256), (256, 2)]
+
+
+def test_an_encoder_passed_in_is_used() -> None:
+    encoder = Encoder(14, (8, 4))
+    agent = PIDM(STATE, ACTION, encoder=encoder)
+    assert agent.encoder is encoder
+    assert linear_shapes(agent.head)[0] == (8, 256)
+
+
+def test_scale_maps_bounds_to_plus_minus_one_and_back() -> None:
+    scale = Scale(spaces.Box(np.float32([-32, 0]), np.float32([832, 1]), dtype=np.float32))
+    raw = torch.tensor([[-32.0, 0.0], [832.0, 1.0], [400.0, 0.5]])
+    scaled = scale(raw)
+    assert torch.allclose(scaled, torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]]))
+    assert torch.allclose(scale.inverse(scaled), raw)
+
+
+def test_unbounded_features_are_standardised_by_the_data() -> None:
+    low, high = np.float32([-np.inf, -3.4e38, -2, 0]), np.float32([np.inf, 3.4e38, 2, np.inf])
+    scale = Scale(spaces.Box(low, high, dtype=np.float32))
+    rng = np.random.default_rng(0)
+    values = np.stack(
+        [rng.normal(5, 3, 500), rng.normal(-1, 0.1, 500), rng.uniform(-2, 2, 500), np.full(500, 7.0)], axis=1
+    ).astype(np.float32)
+    scale.fit(values)
+    scaled = scale(torch.tensor(values)).numpy()
+    assert np.allclose(scaled[:, :2].mean(axis=0), 0, atol=1e-4)
+    assert np.allclose(scaled[:, :2].std(axis=0), 1, atol=1e-3)
+    assert np.allclose(scaled[:, 2], values[:, 2] / 2)
+    assert np.allclose(scaled[:, 3], 0)  # constant: finite
+
+
+def test_recomputed_statistics_are_those_of_the_data() -> None:
+    encoder = Encoder(3, (16, 8))
+    data = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    norm = encoder.norm
+    recompute_statistics(encoder, [data])
+    with torch.no_grad():
+        before_norm = encoder.layers(data)
+    assert torch.allclose(norm.running_mean, before_norm.mean(dim=0), atol=1e-6)
+    assert torch.allclose(norm.running_var, before_norm.var(dim=0), atol=1e-6)
+    assert norm.momentum == 0.1
+    with torch.no_grad():
+        normalised = encoder.eval()(data)
+    assert torch.allclose(normalised.mean(dim=0), torch.zeros(8), atol=1e-5)
+
+
+def test_head_stays_inside_the_action_range() -> None:
+    outputs = Head(4, 2)(1e4 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0)))
+    assert (outputs.abs() <= 1).all()

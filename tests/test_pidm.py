@@ -1,0 +1,181 @@
+"""PIDM learns inverse dynamics, in every way it can be trained."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from pidm_nav.agents import PIDM, TrainConfig, train
+from pidm_nav.agents.networks import Encoder
+from pidm_nav.agents.pidm import PIDMConfig
+from pidm_nav.agents.predictors import Oracle
+from pidm_nav.agents.samples import make_samples
+from pidm_nav.demos.dataset import DemoDataset, Episode
+
+OBSERVATION = spaces.Box(-10, 10, (2,), np.float32)
+ACTION = spaces.Box(-2, 2, (2,), np.float32)
+QUICK = TrainConfig(steps=400, batch_size=64)
+SMALL = {"encoder_sizes": (64, 64), "head_sizes": (64,)}
+
+
+def walk(seed: int, steps: int = 60) -> Episode:
+    """A point that moves by its action, at random: only the future tells the action."""
+    rng = np.random.default_rng(seed)
+    actions = rng.uniform(-1.5, 1.5, (steps, 2)).astype(np.float32)
+    positions = np.zeros((steps + 1, 2), dtype=np.float32)
+    for step in range(steps):
+        turned = np.abs(positions[step] + actions[step]) > 9
+        actions[step] = np.where(turned, -actions[step], actions[step])
+        positions[step + 1] = positions[step] + actions[step]
+    return Episode(positions, actions, np.zeros(steps), terminated=False, truncated=True)
+
+
+@pytest.fixture(scope="module")
+def walks() -> DemoDataset:
+    return DemoDataset("Random-Walk-v0", tuple(walk(seed) for seed in range(20)))
+
+
+def fit(dataset: DemoDataset, config: TrainConfig = QUICK, **options: object) -> PIDM:
+    agent = train(
+        "pidm",
+        dataset,
+        config,
+        options=PIDMConfig(**SMALL, **options),  # type: ignore[arg-type]
+        observation_space=OBSERVATION,
+        action_space=ACTION,
+    )
+    assert isinstance(agent, PIDM)
+    return agent
+
+
+def idm_error(agent: PIDM, dataset: DemoDataset, horizon: int = 1) -> float:
+    transitions = dataset.transitions(horizon)
+    actions = agent.inverse_dynamics(transitions.state, transitions.future, horizon)
+    return float(np.abs(actions - transitions.action).mean())
+
+
+@pytest.mark.parametrize("window", [1, 8])
+def test_the_action_is_read_off_the_future(walks: DemoDataset, window: int) -> None:
+    unseen = DemoDataset(walks.task, tuple(walk(seed) for seed in range(100, 105)))
+    agent = fit(walks, TrainConfig(steps=400, batch_size=64, window=window))
+    assert idm_error(agent, unseen) < 0.2  # BC cannot be better than 0.75, the mean size of a random action
+
+
+def test_an_oracle_in_place_of_the_predictor_steers_the_agent(walks: DemoDataset) -> None:
+    agent = fit(walks)
+    observations = np.zeros((4, 2), dtype=np.float32)
+    wanted = np.float32([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    agent.predictor = Oracle(lambda rows: rows + wanted)
+    assert np.abs(agent.predict(observations)[0] - wanted).max() < 0.5
+
+
+def test_windows_and_pairs_have_the_same_loss(walks: DemoDataset) -> None:
+    """On the whole dataset in evaluation mode, both ways of batching weigh every action once."""
+    agent = fit(walks, TrainConfig(steps=5))
+    measure = nn.L1Loss(reduction="none")
+    pairs, windows = make_samples(agent, [walks], 1), make_samples(agent, [walks], 8)
+    with torch.no_grad():
+        by_pair = agent.loss(pairs, agent.candidates(pairs), measure)
+        whole = agent.loss(windows, agent.candidates(windows), measure)
+        tiled = agent.loss(windows, torch.arange(0, len(windows.states), 8)[: len(windows.states) // 8], measure)
+    assert by_pair.item() == pytest.approx(whole.item(), rel=1e-4)
+    assert by_pair.item() == pytest.approx(tiled.item(), rel=0.05)
+
+
+def test_several_horizons_are_told_apart(walks: DemoDataset) -> None:
+    agent = fit(walks, TrainConfig(steps=600, batch_size=64), horizons=(1, 2, 4))
+    assert agent.horizon == 1
+    assert idm_error(agent, walks, 1) < 0.3
+    transitions = walks.transitions(1)
+    near = agent.inverse_dynamics(transitions.state, transitions.future, 1)
+    far = agent.inverse_dynamics(transitions.state, transitions.future, 4)
+    assert np.abs(near).mean() > 1.3 * np.abs(far).mean()  # more time, smaller steps
+    with pytest.raises(ValueError, match="3"):
+        agent.inverse_dynamics(transitions.state, transitions.future, 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"train_on_predicted": True},
+        {"predictor": "time", "train_on_predicted": True},
+        {"predictor": "learned"},
+        {"predictor": "learned", "end_to_end": True},
+    ],
+)
+def test_other_ways_to_train_learn_a_path(options: dict[str, object]) -> None:
+    """One path round a circle: any future that lies ahead on it gives the action."""
+    angle = np.linspace(0, 2 * np.pi, 61)
+    episodes = []
+    for seed in range(3):
+        noise = np.random.default_rng(seed).normal(0, 0.02, (61, 2))
+        positions = (5 * np.stack([np.cos(angle), np.sin(angle)], axis=1) + noise).astype(np.float32)
+        actions = np.diff(positions, axis=0)
+        episodes.append(Episode(positions, actions, np.zeros(60), terminated=True, truncated=False))
+    dataset = DemoDataset("Circle-v0", tuple(episodes))
+    agent = fit(dataset, TrainConfig(steps=300, batch_size=64), **options)
+    state = np.stack([np.arange(60), np.zeros(60, dtype=int)], axis=1) - [1, 0]  # advance() counts one step
+    actions, _ = agent.predict(dataset[0].observations[:-1], state)
+    assert np.abs(actions - dataset[0].actions).mean() < 0.25 * np.abs(dataset[0].actions).mean()
+
+
+def test_end_to_end_moves_the_predictor(walks: DemoDataset) -> None:
+    few, more = TrainConfig(steps=1), TrainConfig(steps=20)
+    weights = [
+        fit(walks, config, predictor="learned", end_to_end=True).predictor.network[0].weight for config in (few, more)
+    ]
+    assert not torch.allclose(weights[0], weights[1])
+
+
+def test_extra_data_reaches_the_right_part(walks: DemoDataset) -> None:
+    few = walks[:1]
+    extra = walks[1:]
+    common = {"observation_space": OBSERVATION, "action_space": ACTION, "options": PIDMConfig(**SMALL)}
+    with_idm = train("pidm", few, QUICK, idm_data=extra, **common)
+    without = train("pidm", few, QUICK, **common)
+    assert isinstance(with_idm, PIDM) and isinstance(without, PIDM)
+    assert idm_error(with_idm, extra) < 0.6 * idm_error(without, extra)
+    assert len(with_idm.predictor.states) == few.num_steps  # type: ignore[arg-type]
+    with_predictor = train("pidm", few, TrainConfig(steps=2), predictor_data=extra, **common)
+    assert isinstance(with_predictor, PIDM)
+    assert len(with_predictor.predictor.states) == walks.num_steps  # type: ignore[arg-type]
+    assert with_predictor.description["predictor_data"]["episodes"] == 19
+    with pytest.raises(ValueError, match="are for pidm"):
+        train("bc", few, QUICK, idm_data=extra)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"horizons": ()}, "at least 1"),
+        ({"horizons": (0,)}, "at least 1"),
+        ({"horizons": (1, 2), "act_horizon": 3}, "not among"),
+        ({"predictor": "crystal-ball"}, "choose one of"),
+        ({"end_to_end": True}, "learned"),
+        ({"horizons": (1, 2), "train_on_predicted": True}, "one horizon"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PIDMConfig(**options)  # type: ignore[arg-type]
+
+
+def test_idm_data_of_other_shapes_is_refused(walks: DemoDataset) -> None:
+    other = DemoDataset("Wide-v0", (Episode(np.zeros((3, 5)), np.zeros((2, 2)), np.zeros(2), True, False),))
+    with pytest.raises(ValueError, match="cannot train it"):
+        train(
+            "pidm",
+            walks,
+            QUICK,
+            idm_data=other,
+            options=PIDMConfig(**SMALL),
+            observation_space=OBSERVATION,
+            action_space=ACTION,
+        )
+
+
+def test_an_encoder_without_a_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="output_size"):
+        PIDM(OBSERVATION, ACTION, encoder=nn.Flatten())
+    assert Encoder(2, (4,)).output_size == 4

@@ -1,0 +1,190 @@
+"""Every agent runs in every loop, survives saving, and refuses what it was not made for."""
+
+import json
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pidm_nav  # noqa: F401 (registers the ids)
+from pidm_nav.agents import AGENTS, BC, NavPolicy, TrainConfig, load_agent, train
+from pidm_nav.agents.networks import Encoder
+from pidm_nav.agents.pidm import PIDMConfig
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.tasks import TASKS
+
+ENV_ID = "PIDMNav-FourRoom-v0"
+TINY = TrainConfig(steps=5, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> DemoDataset:
+    return collect(AStarExpert("four-room"), "four-room", episodes=3, seed=0)
+
+
+@pytest.fixture(scope="module", params=["bc", "pidm", "retrieval-bc", "pidm-time", "pidm-learned"])
+def agent(request: pytest.FixtureRequest, dataset: DemoDataset) -> NavPolicy:
+    name, _, predictor = request.param.partition("-") if request.param.startswith("pidm") else (request.param, "", "")
+    options = PIDMConfig(predictor=predictor) if predictor else None
+    return train(name, dataset, TINY, options=options)
+
+
+def test_one_and_many_observations_agree(agent: NavPolicy, dataset: DemoDataset) -> None:
+    observations = dataset[0].observations[::20]
+    actions, _ = agent.predict(observations)
+    assert actions.shape == (len(observations), 2) and actions.dtype == np.float32
+    assert isinstance(actions, np.ndarray)
+    if getattr(getattr(agent, "predictor", None), "name", "") == "time":
+        return  # draws a demonstration a row
+    for observation, expected in zip(observations, actions, strict=True):
+        action, _ = agent.predict(observation)
+        assert action.shape == (2,)
+        np.testing.assert_allclose(action, expected, atol=1e-5)
+
+
+def test_actions_fill_the_action_space(dataset: DemoDataset) -> None:
+    wide = spaces.Box(np.float32([-3, 10]), np.float32([5, 20]), dtype=np.float32)
+    agent = BC(spaces.Box(-32, 832, (14,), np.float32), wide)
+    actions, _ = agent.predict(1e3 * np.random.default_rng(0).normal(size=(100, 14)))
+    assert all(action in wide for action in actions)
+
+
+def test_a_bare_loop_and_the_vector_environment(agent: NavPolicy) -> None:
+    env = gym.make(ENV_ID)
+    observation, _ = env.reset(seed=0)
+    for _ in range(3):
+        observation, *_ = env.step(agent.predict(observation)[0])
+    env.close()
+    vector = gym.make_vec(ENV_ID, num_envs=4)
+    observations, _ = vector.reset(seed=0)
+    state, starts = None, np.ones(4, dtype=bool)
+    for _ in range(3):
+        actions, state = agent.predict(observations, state, starts)
+        observations, _, terminated, truncated, _ = vector.step(actions)
+        starts = terminated | truncated
+    vector.close()
+
+
+def test_stable_baselines_evaluates_it(agent: NavPolicy) -> None:
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    venv = make_vec_env(ENV_ID, 3, seed=0, env_kwargs={"max_episode_steps": 20})
+    rewards, lengths = evaluate_policy(agent, venv, n_eval_episodes=4, return_episode_rewards=True)
+    assert len(rewards) == 4 and all(length <= 20 for length in lengths)
+
+
+def test_predict_leaves_training_statistics_alone(dataset: DemoDataset) -> None:
+    agent = train("bc", dataset, TINY)
+    agent.train()
+    before = {name: tensor.clone() for name, tensor in agent.state_dict().items()}
+    agent.predict(dataset[0].observations)
+    assert all(torch.equal(before[name], tensor) for name, tensor in agent.state_dict().items())
+
+
+def test_a_saved_agent_acts_alike(agent: NavPolicy, dataset: DemoDataset, tmp_path: Path) -> None:
+    agent.save(tmp_path)
+    loaded = load_agent(tmp_path)
+    rng = np.random.default_rng(0)
+    observations = dataset[0].observations + rng.normal(0, 15, dataset[0].observations.shape).astype(np.float32)
+    observations[:, 2:] = dataset[0].observations[:, 2:]
+    starts = np.zeros(len(observations), dtype=bool)
+    state = np.stack([np.arange(len(observations)), np.arange(len(observations)) % 3], axis=1)
+    np.testing.assert_array_equal(
+        agent.predict(observations, state, starts)[0], loaded.predict(observations, state, starts)[0]
+    )
+    assert type(loaded) is type(agent) and loaded.config == agent.config
+    assert loaded.description == agent.description
+    assert loaded.description["task"] == "four-room" and loaded.description["data"]["episodes"] == 3
+
+
+def test_saving_again_replaces_and_leaves_one_weights_file(dataset: DemoDataset, tmp_path: Path) -> None:
+    train("bc", dataset, TINY).save(tmp_path)
+    second = train("bc", dataset, TrainConfig(steps=6, batch_size=32)).save(tmp_path)
+    assert len(list(second.glob("weights-*.safetensors"))) == 1
+    assert load_agent(tmp_path).description["training"]["steps"] == 6
+
+
+def edit(folder: Path, **changes: object) -> None:
+    path = folder / "agent.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def truncate(folder: Path) -> None:
+    weights = next(folder.glob("weights-*"))
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def tamper(folder: Path) -> None:
+    weights = next(folder.glob("weights-*"))
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(bytes(content))
+
+
+DAMAGES = {
+    "cut short": truncate,
+    "was cut short or changed": tamper,
+    "damaged": lambda folder: (folder / "agent.json").write_text('{"format": 1, "age'),
+    "misses what this package writes": lambda folder: (folder / "agent.json").write_text("[1, 2]"),
+    "update pidm-nav": lambda folder: edit(folder, format=99),
+    "known are": lambda folder: edit(folder, agent="dqn"),
+    "do not fit together": lambda folder: edit(folder, config={"encoder_sizes": [8, 8]}),
+    "is not one of this agent's": lambda folder: edit(folder, config={"layers": 3}),
+    "are missing": lambda folder: next(folder.glob("weights-*")).unlink(),
+    "no trained agent": lambda folder: (folder / "agent.json").unlink(),
+    "incomplete": lambda folder: edit(folder, weights="../../etc/passwd"),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_a_damaged_checkpoint_is_refused_in_a_sentence(message: str, dataset: DemoDataset, tmp_path: Path) -> None:
+    train("bc", dataset, TINY).save(tmp_path)
+    DAMAGES[message](tmp_path)
+    with pytest.raises((ValueError, OSError), match=message) as caught:
+        load_agent(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_spaces_and_observations_are_refused(dataset: DemoDataset, tmp_path: Path) -> None:
+    agent = train("bc", dataset, TINY)
+    agent.save(tmp_path)
+    maze = gym.make("PIDMNav-Maze-v0")
+    with pytest.raises(ValueError, match="was trained for observation space"):
+        load_agent(tmp_path, maze.observation_space, maze.action_space)
+    with pytest.raises(ValueError, match=r"made for \(14,\) \(four-room\)"):
+        agent.predict(maze.reset(seed=0)[0])
+    own = gym.make(ENV_ID)
+    load_agent(tmp_path, own.observation_space, own.action_space)
+
+
+def test_bad_input_is_refused(agent: NavPolicy) -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        agent.predict(np.full(14, np.nan))
+    with pytest.raises(ValueError, match="dict"):
+        agent.predict({"state": np.zeros(14)})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Box"):
+        BC(spaces.Discrete(4), spaces.Box(-1, 1, (2,)))
+    with pytest.raises(ValueError, match="finite"):
+        BC(spaces.Box(-1, 1, (4,)), spaces.Box(-np.inf, np.inf, (2,)))
+
+
+def test_an_agent_with_its_own_encoder_needs_it_again(dataset: DemoDataset, tmp_path: Path) -> None:
+    agent = train("bc", dataset, TINY, encoder=Encoder(14, (8, 4)))
+    agent.save(tmp_path)
+    with pytest.raises(ValueError, match="pass it as encoder="):
+        load_agent(tmp_path)
+    loaded = load_agent(tmp_path, encoder=Encoder(14, (8, 4)))
+    observations = dataset[0].observations
+    np.testing.assert_array_equal(agent.predict(observations)[0], loaded.predict(observations)[0])
+
+
+def test_the_registry_names_every_agent() -> None:
+    assert set(AGENTS) == {"bc", "pidm", "retrieval-bc"}
+    assert all(agent.name == name for name, agent in AGENTS.items())
+    assert set(TASKS) == {"four-room", "zigzag", "maze", "multiroom"}
