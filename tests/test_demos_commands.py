@@ -73,7 +73,7 @@ class Spinner:
 
 
 def test_policies_keep_their_state_and_may_overshoot_the_stick(monkeypatch):
-    monkeypatch.setattr(collect_module, "BATCH", 2)
+    monkeypatch.setattr(evaluate_module, "BATCH", 2)
     policy = Spinner()
     ended: list[int] = []
     episodes = rollout(policy, "maze", episodes=5, max_steps=4, progress=ended.append)
