@@ -9,9 +9,9 @@ import tyro
 
 import pidm_nav
 from pidm_nav import TASKS
+from pidm_nav import evaluate as evaluate_module
 from pidm_nav.commands import demos as commands
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
-from pidm_nav.demos import collect as collect_module
 from pidm_nav.demos.collect import collect, rollout
 from pidm_nav.demos.expert import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
