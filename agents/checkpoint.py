@@ -72,16 +72,12 @@ def read_description(folder: str | Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(
-            f"{path} is not a saved agent's description: it is damaged, train the agent again"
-        ) from error
+        raise ValueError(f"{path} is not a saved agent's description: it is damaged, train the agent again") from error
     needed = ("format", "agent", "config", "observation_space", "action_space", "weights", "sha256")
     if not isinstance(description, dict) or not all(key in description for key in needed):
         raise ValueError(f"{path} is not a saved agent's description: it misses what this package writes")
     if description["format"] != FORMAT:
-        raise ValueError(
-            f"{path} has format {description['format']}, this version reads {FORMAT}: update pidm-nav"
-        )
+        raise ValueError(f"{path} has format {description['format']}, this version reads {FORMAT}: update pidm-nav")
     return description
 
 
@@ -114,16 +110,12 @@ def load_agent(
         observations = _space_from_json(description["observation_space"])
         actions = _space_from_json(description["action_space"])
         config = _config_from_json(agent_class.config_class, description["config"])
-        agent = agent_class(
-            observations, actions, config, encoder=encoder, seed=int(description.get("seed", 0))
-        )
+        agent = agent_class(observations, actions, config, encoder=encoder, seed=int(description.get("seed", 0)))
         memory = {name[len(MEMORY) :]: tensors.pop(name) for name in list(tensors) if name.startswith(MEMORY)}
         agent.load_state_dict(tensors)
         agent.restore(memory)
     except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"the description and the weights in {folder} do not fit together: train again"
-        ) from error
+        raise ValueError(f"the description and the weights in {folder} do not fit together: train again") from error
     for kind, own, given in (
         ("observation", observations, observation_space),
         ("action", actions, action_space),
@@ -162,13 +154,9 @@ def _read_weights(path: Path, checksum: str) -> dict[str, Tensor]:
 def _config_from_json(config_class: type[AgentConfig], values: dict[str, Any]) -> AgentConfig:
     """A configuration from its JSON, whose lists were tuples."""
     known = {field.name for field in fields(config_class)}
-    plain: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
-    }
+    plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     if set(plain) - known:
-        raise ValueError(
-            f"the option {sorted(set(plain) - known)[0]} is not one of this agent's: update pidm-nav"
-        )
+        raise ValueError(f"the option {sorted(set(plain) - known)[0]} is not one of this agent's: update pidm-nav")
     return config_class(**plain)
 
 

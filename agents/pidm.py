@@ -36,13 +36,9 @@ class PIDMConfig(AgentConfig):
         if not self.horizons or min(self.horizons) < 1 or len(set(self.horizons)) != len(self.horizons):
             raise ValueError(f"horizons {self.horizons} must be different numbers of steps, each at least 1")
         if self.act_horizon is not None and self.act_horizon not in self.horizons:
-            raise ValueError(
-                f"act_horizon {self.act_horizon} is not among the trained horizons {self.horizons}"
-            )
+            raise ValueError(f"act_horizon {self.act_horizon} is not among the trained horizons {self.horizons}")
         if self.predictor not in PREDICTORS:
-            raise ValueError(
-                f"predictor '{self.predictor}' is not known: choose one of {', '.join(PREDICTORS)}"
-            )
+            raise ValueError(f"predictor '{self.predictor}' is not known: choose one of {', '.join(PREDICTORS)}")
         if self.end_to_end and self.predictor != "learned":
             raise ValueError("end_to_end needs predictor 'learned': the others have nothing to train")
         if (self.end_to_end or self.train_on_predicted) and len(self.horizons) > 1:
@@ -88,9 +84,7 @@ class PIDM(NavPolicy):
         return actions
 
     @torch.no_grad()
-    def inverse_dynamics(
-        self, observations: ArrayLike, futures: ArrayLike, horizon: int | None = None
-    ) -> Array:
+    def inverse_dynamics(self, observations: ArrayLike, futures: ArrayLike, horizon: int | None = None) -> Array:
         """Actions (N, A) that lead from raw observations (N, D) to raw futures (N, D) in `horizon` steps."""
         self.eval()
         horizon = horizon or self.horizon

@@ -64,9 +64,7 @@ class NavPolicy(nn.Module, ABC):
                 f"{type(action_space).__name__} actions: wrap the environment first"
             )
         if not action_space.is_bounded() or len(action_space.shape) != 1:
-            raise ValueError(
-                f"{action_space} cannot be filled by tanh: actions need one row of finite bounds"
-            )
+            raise ValueError(f"{action_space} cannot be filled by tanh: actions need one row of finite bounds")
         self.observation_space = observation_space
         self.action_space = action_space
         self.config = config if config is not None else self.config_class()
@@ -99,9 +97,7 @@ class NavPolicy(nn.Module, ABC):
             encoder = Encoder(self.observation_size, self.config.encoder_sizes)
         size = getattr(encoder, "output_size", None)
         if not isinstance(size, int):
-            raise ValueError(
-                f"the encoder {type(encoder).__name__} has no output_size: say how long its vectors are"
-            )
+            raise ValueError(f"the encoder {type(encoder).__name__} has no output_size: say how long its vectors are")
         return encoder, size
 
     @abstractmethod
@@ -162,18 +158,14 @@ class NavPolicy(nn.Module, ABC):
         if episode_start is not None:
             starts |= np.asarray(episode_start, dtype=bool).reshape(-1)
         actions, state = self.act(batch, state, starts)
-        actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(
-            np.float32, copy=False
-        )
+        actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
         return (actions[0] if single else actions), state
 
     def _batch(self, observation: ArrayLike) -> tuple[Array, bool]:
         """(N, D) float32 rows, and whether it was one observation."""
         shape = self.observation_space.shape
         if isinstance(observation, dict):
-            raise ValueError(
-                "the observation is a dict: this agent takes arrays, flatten the observations first"
-            )
+            raise ValueError("the observation is a dict: this agent takes arrays, flatten the observations first")
         rows = np.asarray(observation, dtype=np.float32)
         single = rows.shape == shape
         if single:

@@ -71,9 +71,7 @@ def load_state(
                 f"{folder} holds an unfinished training of another agent, configuration or dataset: "
                 "choose another folder or delete it"
             )
-        agent.load_state_dict(
-            {name[6:]: value for name, value in tensors.items() if name.startswith("agent.")}
-        )
+        agent.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("agent.")})
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith("optimizer."):

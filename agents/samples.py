@@ -59,8 +59,7 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], window: int 
     actions = np.clip(actions, agent.action_space.low, agent.action_space.high)
     return Samples(
         states=agent.scale(agent.tensor(states.astype(np.float32))),
-        actions=agent.action_scale(agent.tensor(actions))
-        * agent.tensor(has_action[:, None].astype(np.float32)),
+        actions=agent.action_scale(agent.tensor(actions)) * agent.tensor(has_action[:, None].astype(np.float32)),
         has_action=agent.tensor(has_action),
         last=agent.tensor(last),
         rows=agent.tensor(np.flatnonzero(has_action)),

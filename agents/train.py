@@ -89,15 +89,24 @@ def preset(name: str, agent: str, task: str) -> TrainConfig:
     config = PRESETS[name]
     if name == "paper" and agent == "bc":
         rate, clip = PAPER_BC.get(task, (1e-4, 1.0))
-        return replace(
-            config, learning_rate=rate, final_learning_rate=1e-6, decay_steps=50_000, gradient_clip=clip
-        )
+        return replace(config, learning_rate=rate, final_learning_rate=1e-6, decay_steps=50_000, gradient_clip=clip)
     return config
 
 
 # arguments of an environment that an agent must act with, unlike noise and the like
-LOOKS = ("layout", "room_size", "goal_order", "obs_type", "image_size", "observe_goals", "relative_goals")
-LOOKS += ("random_start", "random_goals")
+LOOKS = frozenset(
+    [
+        "layout",
+        "room_size",
+        "goal_order",
+        "obs_type",
+        "image_size",
+        "observe_goals",
+        "relative_goals",
+        "random_start",
+        "random_goals",
+    ]
+)
 
 
 def env_arguments(dataset: DemoDataset) -> dict[str, Any]:
@@ -142,8 +151,7 @@ def make_agent(
         raise ValueError(f"no agent is called '{name}': choose one of {', '.join(AGENTS)}")
     if options is not None and type(options) is not AGENTS[name].config_class:
         raise ValueError(
-            f"options of type {type(options).__name__} are not for {name}: "
-            f"give a {AGENTS[name].config_class.__name__}"
+            f"options of type {type(options).__name__} are not for {name}: give a {AGENTS[name].config_class.__name__}"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import tyro
 from rich.console import Console
+from rich.table import Table
 
 from pidm_nav.tasks import TASKS, get_task
 
@@ -150,36 +151,41 @@ def evaluate(
     began = time.perf_counter()
     result = evaluate_policy(agent, place, episodes=episodes, seed=seed, **arguments)
     seconds = time.perf_counter() - began
+    if video is not None:  # first, as a wrong name should not cost the reader a table
+        result.video(video, video_episode)
     if per_episode:
-        console.print(result.table())
-    console.print(f"[bold]{agent.name}[/] on {place}: {result.summary()} ({seconds:.1f} s)", soft_wrap=True)
-    if video is not None or render:
-        _show(agent, place, seed + video_episode, arguments, video, render)
-        if video is not None:
-            console.print(f"episode {video_episode} is in {video}", soft_wrap=True)
+        console.print(_rows(result.table()))
+    low, high = result.interval
+    console.print(
+        f"[bold]{agent.name}[/] on {place}: {result.mean_goal_ratio:.1%} of the goals reached "
+        f"({low:.1%} to {high:.1%}), {result.success_rate:.0%} of {episodes} episodes complete, "
+        f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s",
+        soft_wrap=True,
+    )
+    if video is not None:
+        console.print(f"episode {video_episode} is in {video}", soft_wrap=True)
+    if render:
+        _show(agent, place, seed + video_episode, arguments)
 
 
-def _show(
-    agent: NavPolicy, task: str, seed: int, arguments: dict[str, Any], video: Path | None, render: bool
-) -> None:
-    """One episode, in a window or to a file."""
+def _rows(rows: list[dict[str, Any]]) -> Table:
+    """A table of episodes."""
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(f"{value:.2f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
+
+
+def _show(agent: NavPolicy, task: str, seed: int, arguments: dict[str, Any]) -> None:
+    """One episode in a window."""
     import gymnasium as gym
 
-    from pidm_nav.render import write_video
-
     env_id = TASKS[task].env_id if task in TASKS else "PIDMNav-Custom-v0"
-    env = gym.make(env_id, render_mode="human" if render else "rgb_array", **arguments)
-    frames = []
+    env = gym.make(env_id, render_mode="human", **arguments)
     observation, _ = env.reset(seed=seed)
     state, start, over = None, np.ones(1, dtype=bool), False
     while not over:
-        if not render:
-            frames.append(np.asarray(env.render()))
         action, state = agent.predict(observation, state, start)
         observation, _, terminated, truncated, _ = env.step(action)
         start, over = np.zeros(1, dtype=bool), bool(terminated or truncated)
-    if not render:
-        frames.append(np.asarray(env.render()))
     env.close()
-    if video is not None and frames:
-        write_video(frames, video)
