@@ -15,17 +15,18 @@ __all__ = ["TASKS", "Layout", "NavEnv", "NavVectorEnv", "Task", "__version__", "
 
 
 def _register() -> None:
-    entry_points = {
-        "entry_point": "pidm_nav.env:NavEnv",
-        "vector_entry_point": "pidm_nav.vector:NavVectorEnv",
-    }
-    for task in TASKS.values():
-        if task.env_id not in gym.registry:
+    entries: list[tuple[str, int | None, dict[str, str]]] = [
+        (task.env_id, task.max_steps, {"task": task.name}) for task in TASKS.values()
+    ]
+    for env_id, max_steps, arguments in [*entries, ("PIDMNav-Custom-v0", None, {})]:
+        if env_id not in gym.registry:  # importing twice must not warn
             gym.register(
-                task.env_id, max_episode_steps=task.max_steps, kwargs={"task": task.name}, **entry_points
+                env_id,
+                entry_point="pidm_nav.env:NavEnv",
+                vector_entry_point="pidm_nav.vector:NavVectorEnv",
+                max_episode_steps=max_steps,
+                kwargs=arguments,
             )
-    if "PIDMNav-Custom-v0" not in gym.registry:
-        gym.register("PIDMNav-Custom-v0", **entry_points)
 
 
 _register()

@@ -145,9 +145,7 @@ def _sprite(kind: Kind, number: int, scale: float, phase_x: int, phase_y: int) -
     return small
 
 
-def _draw_number(
-    large: pygame.Surface, number: int, centre: Sequence[float], box: float, colour: Colour
-) -> None:
+def _draw_number(large: pygame.Surface, number: int, centre: Sequence[float], box: float, colour: Colour) -> None:
     """White inside a goal that is large enough to be read in, else beside it at the upper right."""
     import pygame
 

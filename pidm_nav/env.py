@@ -45,8 +45,8 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
     ## Transition
     Components below the `deadzone` count as 0, N(0, `noise_std`) is added to each, and the sum is clipped to [-1, 1]
-    (unless `clip_noise=False`, which is how the paper's recordings were made). Then the agent, a 20 px box, moves and is
-    pushed out of any wall it has run into.
+    (unless `clip_noise=False`, which is how the paper's recordings were made). Then the agent, a 20 px box, moves
+    and is pushed out of any wall it has run into.
 
     ## Reward and end
     1 in the step that touches the current goal, else 0; at most one goal a step. The observation returned with that
@@ -74,7 +74,14 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
         self.world = World(**arguments)
         self.observation_space = self.world.observation_space
         self.action_space = self.world.action_space
+        self._x, self._y = 0.0, 0.0
+        self._goals: list[list[float]] = []
+        self._goals_reached = 0
+        self._state: NDArray[np.float32] = np.empty(0, np.float32)  # empty until the first reset
+        self._trace: list[tuple[float, float]] = []
         self._cursor = NOISE_BLOCK  # place in the block of noise: used up
+        self._noise_x: list[float] = []
+        self._noise_y: list[float] = []
         self._window: Window | None = None
 
     @property
@@ -107,9 +114,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
             self.render()
         return self.world.observe(self._state), self._info(-1)
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Move once."""
         action_x, action_y = _read_action(action)
         if self._cursor == NOISE_BLOCK:
@@ -145,11 +150,11 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
     def set_state(self, state: Any) -> None:
         """Put the running episode at a state vector; what cannot be a state is a ValueError and changes nothing."""
         parts = self.world.check_state(state)
-        if not hasattr(self, "_state"):
+        if not self._state.size:
             raise ValueError("set_state needs a running episode: call reset() first, or reset(options={'state': ...})")
         self._begin(*parts)
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         """The RGB frame in `rgb_array` mode; in `human` mode the window shows it."""
         if self.render_mode is None:
             gym.logger.warn("render() does nothing without a mode: give gym.make render_mode='rgb_array' or 'human'")
@@ -175,7 +180,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
     def _begin(self, position: NDArray[np.float64], goals: NDArray[np.float64], goals_reached: int) -> None:
         self._x, self._y = position.tolist()
-        self._goals: list[list[float]] = goals.tolist()
+        self._goals = goals.tolist()
         self._goals_reached = goals_reached
         self._state = join_state(position, goals, np.asarray(goals_reached))
         self._trace = [(self._x, self._y)]

@@ -118,8 +118,7 @@ class EvalResult:
             raise ValueError(f"no episode {episode}: there are 0 to {len(self.rollouts) - 1}")
         states = self.rollouts[episode].states
         return [
-            render_state(self.layout, state, size, trace=states[: step + 1, :2])
-            for step, state in enumerate(states)
+            render_state(self.layout, state, size, trace=states[: step + 1, :2]) for step, state in enumerate(states)
         ]
 
     def video(self, path: str | Path, episode: int = 0, size: int = 400, fps: float = 30) -> Path:
@@ -184,9 +183,7 @@ def roll_out(
     return rollouts
 
 
-def make_rows(
-    task: str | Task, rows: int, max_steps: int | None, env_kwargs: Mapping[str, Any]
-) -> NavVectorEnv:
+def make_rows(task: str | Task, rows: int, max_steps: int | None, env_kwargs: Mapping[str, Any]) -> NavVectorEnv:
     """A vector environment whose ended rows wait."""
     custom = task in ("custom", "PIDMNav-Custom-v0")
     if not custom:
@@ -227,14 +224,15 @@ def _roll_out_rows(
         if progress is not None and (now & ~ended).any():
             progress(int((now & ~ended).sum()))
         ended, begins = now, np.zeros(env.num_envs, bool)
-    by_row = [np.stack(part, axis=1) for part in (states, actions, rewards)]  # (N, T, ...)
-    seen = np.stack(observations, axis=1) if keep_observations else None
+    seen = np.stack(observations, axis=1) if keep_observations else None  # (N, T+1, ...)
+    all_states, all_actions = np.stack(states, axis=1), np.stack(actions, axis=1)
+    all_rewards = np.stack(rewards, axis=1)
     return [
         Rollout(
             observations=None if seen is None else seen[row, : steps + 1],
-            states=by_row[0][row, : steps + 1],
-            actions=by_row[1][row, :steps],
-            rewards=by_row[2][row, :steps],
+            states=all_states[row, : steps + 1],
+            actions=all_actions[row, :steps],
+            rewards=all_rewards[row, :steps],
             terminated=bool(terminated[row]),
             truncated=bool(truncated[row] and not terminated[row]),
             seed=seed + row,

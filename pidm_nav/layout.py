@@ -64,9 +64,7 @@ class Layout:
         return cls.parse(text, room_size, goal_order)
 
     @classmethod
-    def parse(
-        cls, text: str, room_size: Sequence[int] = (800, 800), goal_order: Sequence[int] | None = None
-    ) -> Layout:
+    def parse(cls, text: str, room_size: Sequence[int] = (800, 800), goal_order: Sequence[int] | None = None) -> Layout:
         """A map from its text; whatever is wrong with it is said with the line and the column.
 
         Args:
@@ -129,9 +127,7 @@ class Layout:
         connected: NDArray[np.bool_] = regions == regions[x, y]
         return connected
 
-    def wall_overlaps(
-        self, pad: int
-    ) -> Iterator[tuple[slice, slice, NDArray[np.int64], NDArray[np.int64]]]:
+    def wall_overlaps(self, pad: int) -> Iterator[tuple[slice, slice, NDArray[np.int64], NDArray[np.int64]]]:
         """For each wall rectangle, the box centres that overlap it and by how much.
 
         Yields slices over x and over y, into a grid whose index 0 is the centre at -pad, and the overlap's width
@@ -208,8 +204,7 @@ class Layout:
         for (line, column), start in zip(starts, self.starts, strict=True):
             if (np.abs(start - self.goals[0]) < BOX).all():
                 raise ValueError(
-                    f"the start (map line {line + 1}, column {column + 1}) touches the first goal: "
-                    "move one of them"
+                    f"the start (map line {line + 1}, column {column + 1}) touches the first goal: move one of them"
                 )
 
 
@@ -259,9 +254,7 @@ def _number_goals(rows: tuple[str, ...], goal_order: Sequence[int] | None) -> tu
     return tuple("".join(row) for row in grid)
 
 
-def _check_marks(
-    rows: tuple[str, ...], starts: list[tuple[int, int]], goals: list[tuple[int, int, int]]
-) -> None:
+def _check_marks(rows: tuple[str, ...], starts: list[tuple[int, int]], goals: list[tuple[int, int, int]]) -> None:
     """Refuse a map without a start or goals, or with a gap or a repetition in the goals' order."""
     size = f"{len(rows)} lines of {len(rows[0])}"
     if not starts:

@@ -2,7 +2,7 @@
 
 One step of one axis, and then the walls:
 
-    action -> 0 if |action| < deadzone -> + noise -> clip to [-1, 1] -> x SPEED -> round to 3 decimals -> clip to the room
+    action -> 0 if |action| < deadzone -> + noise -> clip to [-1, 1] -> x SPEED -> 3 decimals -> clip to the room
     while the box overlaps a wall: push back against the direction travelled, by the largest overlap plus 1
 
 The push depends only on the integer centre of the box, so it is tabulated once per layout: a look-up says whether an
@@ -60,9 +60,7 @@ class _Arrays:
 class Physics:
     """The dynamics in one layout. Positions are float64 pixels; noise is drawn by the caller and handed in."""
 
-    def __init__(
-        self, layout: Layout, noise_std: float = 0.2, clip_noise: bool = True, deadzone: float = 0.1
-    ) -> None:
+    def __init__(self, layout: Layout, noise_std: float = 0.2, clip_noise: bool = True, deadzone: float = 0.1) -> None:
         if not (np.isfinite(noise_std) and noise_std >= 0):
             raise ValueError(f"noise_std is {noise_std}: it must be 0 or a positive number")
         if not 0 <= deadzone < 1:

@@ -41,9 +41,7 @@ def frame_shape(layout: Layout, size: FrameSize = None) -> tuple[int, int, int]:
     return view.height, view.width, 3
 
 
-def render_state(
-    layout: Layout, state: ArrayLike, size: FrameSize = None, trace: ArrayLike | None = None
-) -> Frame:
+def render_state(layout: Layout, state: ArrayLike, size: FrameSize = None, trace: ArrayLike | None = None) -> Frame:
     """Draw a state vector as a fresh (H, W, 3) uint8 frame.
 
     Args:
@@ -153,9 +151,7 @@ def draw_map(ax: Axes, layout: Layout, goals: ArrayLike | None = None) -> None:
     width, height = layout.room_size
     centres = np.asarray(layout.goals if goals is None else goals, dtype=np.float64).reshape(-1, 2)
     draw(layout.walls.tolist(), WALL, zorder=1)
-    draw(
-        [(x - BOX / 2, y - BOX / 2, BOX, BOX) for x, y in layout.starts.tolist()], COLOURS["agent"], zorder=3
-    )
+    draw([(x - BOX / 2, y - BOX / 2, BOX, BOX) for x, y in layout.starts.tolist()], COLOURS["agent"], zorder=3)
     draw([(x - BOX / 2, y - BOX / 2, BOX, BOX) for x, y in centres.tolist()], COLOURS["current"], zorder=3)
     for number, (x, y) in enumerate(centres.tolist(), start=1):
         label: dict[str, Any] = {"fontsize": 7, "color": _unit(COLOURS["current"]), "zorder": 4}
@@ -175,15 +171,11 @@ def side_by_side(frames: Sequence[Frame], titles: Sequence[str] = ()) -> Frame:
     import pygame
 
     if not frames or (titles and len(titles) != len(frames)):
-        raise ValueError(
-            f"{len(frames)} frames and {len(titles)} titles: give each frame a title, or none any"
-        )
+        raise ValueError(f"{len(frames)} frames and {len(titles)} titles: give each frame a title, or none any")
     tallest = max(len(frame) for frame in frames)
     gap = max(tallest // 40, 4)
     bar = max(tallest // 14, 20) if titles else gap
-    whole = np.full(
-        (bar + tallest + gap, gap + sum(frame.shape[1] + gap for frame in frames), 3), 255, dtype=np.uint8
-    )
+    whole = np.full((bar + tallest + gap, gap + sum(frame.shape[1] + gap for frame in frames), 3), 255, dtype=np.uint8)
     canvas = pygame.image.frombuffer(whole.data, (whole.shape[1], whole.shape[0]), "RGB")
     pygame.font.init()
     font = pygame.font.Font(None, round(bar * 0.72))
@@ -213,9 +205,7 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
     if write is None:
         raise ValueError(f"cannot write a video to '{path}': its name must end in .gif or .mp4")
     if every < 1 or fps <= 0:
-        raise ValueError(
-            f"every is {every} and fps {fps}: a video keeps each 1st, 2nd, ... frame, at some speed"
-        )
+        raise ValueError(f"every is {every} and fps {fps}: a video keeps each 1st, 2nd, ... frame, at some speed")
     kept = list(frames)
     kept = kept[::every] + (kept[-1:] if (len(kept) - 1) % every else [])  # the last frame shows how it ended
     if not kept or any(frame.shape != kept[0].shape for frame in kept):
@@ -250,9 +240,7 @@ def _write_gif(frames: list[Frame], path: Path, fps: float) -> None:
     palette = Image.new("P", (1, 1))
     palette.putpalette([*exact.ravel().tolist(), *mixed[: 64 * 3]])
     images = (Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
-    duration = max(
-        round(100 / fps) * 10, 20
-    )  # ms; GIFs count in hundredths, and browsers slow down under two
+    duration = max(round(100 / fps) * 10, 20)  # ms; GIFs count in hundredths, and browsers slow down under two
     next(images).save(path, format="GIF", save_all=True, append_images=images, duration=duration, loop=0)
 
 

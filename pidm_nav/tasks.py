@@ -59,9 +59,7 @@ def get_task(name: str | Task) -> Task:
     raise ValueError(f"no task is called '{name}': choose one of {', '.join(TASKS)}")
 
 
-def join_state(
-    positions: NDArray[Any], goals: NDArray[Any], goals_reached: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def join_state(positions: NDArray[Any], goals: NDArray[Any], goals_reached: NDArray[np.int64]) -> NDArray[np.float32]:
     """(..., 2 + 3G) state vectors `[x, y, (goal_x, goal_y, reached) for each goal in visiting order]`.
 
     Args:

@@ -115,10 +115,10 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[Any], NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
         """Move every row once."""
-        actions = self._read_actions(actions)
+        columns = self._read_actions(actions)
         ended = self._terminated | self._truncated
         idle = np.flatnonzero(ended) if ended.any() else None  # rows whose action does not count
-        reached = self._move(actions, idle)
+        reached = self._move(columns, idle)
         self._terminated = self._goals_reached == self.world.num_goals
         if self.max_episode_steps is not None:
             self._truncated = self._steps >= self.max_episode_steps
@@ -130,7 +130,13 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         if self.autoreset_mode == AutoresetMode.NEXT_STEP and idle is not None:
             self._begin(idle)
         observations = self.world.observe(self._state)
-        return observations, rewards, self._terminated.copy(), self._truncated.copy(), self._infos(reached_goal)
+        return (
+            observations,
+            rewards,
+            self._terminated.copy(),
+            self._truncated.copy(),
+            self._infos(reached_goal),
+        )
 
     def get_state(self) -> NDArray[np.float32]:
         """(N, D) state vectors, whatever is observed."""
@@ -145,7 +151,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             raise ValueError(f"{len(parts)} states for {self.num_envs} rows: give one each")
         self._place(self._every, parts)
 
-    def render(self) -> tuple[NDArray[np.uint8], ...] | None:  # type: ignore[override]
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """One RGB frame a row."""
         if self.render_mode is None:
             return None
@@ -153,13 +159,13 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
         return tuple(render_state(self.layout, state) for state in self._state)
 
-    def _move(self, actions: NDArray[np.float64], idle: IntArray | None) -> BoolArray:
+    def _move(self, columns: NDArray[np.float64], idle: IntArray | None) -> BoolArray:
         """One step of the physics in every row that is not idle; which rows reached their goal in it."""
         used_up = self._cursor == NOISE_BLOCK
         if used_up.any():
             self._draw_noise(np.flatnonzero(used_up))
         noise = self.world.noise(self._noise.take(self._every * NOISE_BLOCK + self._cursor))
-        x, y = self.world.physics.move(self._x, self._y, actions[0], actions[1], *noise)
+        x, y = self.world.physics.move(self._x, self._y, columns[0], columns[1], *noise)
         reached: BoolArray = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
         if idle is not None:
             x[idle], y[idle], reached[idle] = self._x[idle], self._y[idle], False
@@ -196,7 +202,13 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             }
             self._begin(rows)
             reached_goal = np.where(ended, -1, reached_goal)
-        return self.world.observe(self._state), rewards, terminated, truncated, {**self._infos(reached_goal), **final}
+        return (
+            self.world.observe(self._state),
+            rewards,
+            terminated,
+            truncated,
+            {**self._infos(reached_goal), **final},
+        )
 
     def _begin(self, rows: IntArray, states: NDArray[Any] | None = None) -> None:
         """Begin episodes in these rows; a loop over them only where each begins differently."""
@@ -212,9 +224,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._terminated, self._truncated = self._terminated.copy(), self._truncated.copy()
         self._terminated[rows] = self._truncated[rows] = False
 
-    def _place(
-        self, rows: IntArray, parts: list[tuple[NDArray[np.float64], NDArray[np.float64], int]]
-    ) -> None:
+    def _place(self, rows: IntArray, parts: list[tuple[NDArray[np.float64], NDArray[np.float64], int]]) -> None:
         """Put rows at positions, goals and goals reached: one part each, or one for all."""
         positions, goals, goals_reached = (np.array(part) for part in zip(*parts, strict=True))
         self._x[rows], self._y[rows] = positions.T
@@ -272,7 +282,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         array = np.asarray(mask)
         if array.shape != (self.num_envs,) or array.dtype != bool or not array.any():
             raise ValueError(
-                f"reset_mask must be ({self.num_envs},) booleans with at least one True, got {array.dtype} {array.shape}"
+                f"reset_mask must be ({self.num_envs},) booleans, one of them True, got {array.dtype} {array.shape}"
             )
         return array
 

@@ -139,11 +139,15 @@ class World:
                 "[x, y, (goal_x, goal_y, reached) for each goal]"
             )
         if not np.isfinite(vector).all():
-            raise ValueError(f"the state has a number that is not finite at index {int(np.argmin(np.isfinite(vector)))}")
+            raise ValueError(
+                f"the state has a number that is not finite at index {int(np.argmin(np.isfinite(vector)))}"
+            )
         position, goals, reached = split_state(vector)
         flags = vector[4::3]
         if not np.array_equal(flags, np.arange(self.num_goals) < reached):
-            raise ValueError(f"the reached flags are {flags.tolist()}: goals are reached in order, so 1s come before 0s")
+            raise ValueError(
+                f"the reached flags are {flags.tolist()}: goals are reached in order, so 1s come before 0s"
+            )
         if reached == self.num_goals:
             raise ValueError("all goals of this state are reached, so its episode is over: leave one to reach")
         limits = np.array(self.layout.room_size) - 1
@@ -165,16 +169,16 @@ class World:
         """(P, 2) all places where a random start or goal can be."""
         return np.argwhere(self.layout.reachable()).astype(np.float64)
 
-    def _free_place(
-        self, rng: np.random.Generator, taken: NDArray[np.float64], what: str
-    ) -> NDArray[np.float64]:
+    def _free_place(self, rng: np.random.Generator, taken: NDArray[np.float64], what: str) -> NDArray[np.float64]:
         """A reachable place whose box keeps off those taken."""
         places = self._places
         for _ in range(1000):
-            place = places[rng.integers(len(places))]
+            place: NDArray[np.float64] = places[rng.integers(len(places))]
             if not (np.abs(taken - place) < BOX).all(axis=1).any():
                 return place
-        raise ValueError(f"found no free place for a random {what} in 1000 tries: the map is too full, enlarge the room")
+        raise ValueError(
+            f"found no free place for a random {what} in 1000 tries: the map is too full, enlarge the room"
+        )
 
     def _observation_space(self) -> spaces.Box:
         """Bounds that hold every observation, the few pixels outside the room included."""

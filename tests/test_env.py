@@ -216,7 +216,9 @@ def test_impossible_states_are_refused_and_change_nothing():
     np.testing.assert_array_equal(env.get_state(), good)
 
 
-@pytest.mark.parametrize("clone", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "clone", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"]
+)
 def test_a_copy_goes_on_with_the_running_episode(clone):
     env = gym.make("PIDMNav-Multiroom-v0", render_mode="rgb_array")
     env.reset(seed=0)

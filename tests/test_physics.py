@@ -85,7 +85,11 @@ def test_the_order_of_deadzone_noise_and_clip():
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"noise_std": -0.1}, "noise_std is -0.1"), ({"noise_std": np.nan}, "noise_std is nan"), ({"deadzone": 1.0}, "deadzone is 1.0")],
+    [
+        ({"noise_std": -0.1}, "noise_std is -0.1"),
+        ({"noise_std": np.nan}, "noise_std is nan"),
+        ({"deadzone": 1.0}, "deadzone is 1.0"),
+    ],
 )
 def test_bad_arguments_are_refused(arguments, said):
     with pytest.raises(ValueError, match=said):
@@ -101,7 +105,13 @@ def test_touching_is_half_to_even_and_open():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(4, 12), st.integers(4, 12), st.integers(120, 600), st.integers(120, 600), st.integers(0, 10**6))
+@given(
+    st.integers(4, 12),
+    st.integers(4, 12),
+    st.integers(120, 600),
+    st.integers(120, 600),
+    st.integers(0, 10**6),
+)
 def test_no_agent_ever_rests_in_a_wall(columns, lines, width, height, seed):
     """Random maps, random walks without clip (the wildest moves): outside walls and within the margin, always."""
     rng = np.random.default_rng(seed)
@@ -166,7 +176,12 @@ def test_a_million_steps_stay_out_of_the_walls(name):
 
 def test_a_box_is_twenty_pixels():
     assert BOX == 20
-    wall = Layout.parse("..........#.........\n" * 2 + ".A........#.........\n" + "...................1\n" + "....................\n" * 2)
+    wall = Layout.parse(
+        "..........#.........\n" * 2
+        + ".A........#.........\n"
+        + "...................1\n"
+        + "....................\n" * 2
+    )
     physics = Physics(wall)
     left = wall.walls[0, 0]
     assert not physics.collides(np.array([left - 10.0, 100.0]))

@@ -1,0 +1,1 @@
+"""The commands of `pidm-nav`, one function each."""
