@@ -1,0 +1,161 @@
+"""Engines: many independent jobs on this machine's cores (joblib's processes) or on a Ray cluster.
+
+An engine takes a function and jobs, and yields each job with what the function returned, in the order they
+end. A job whose worker process dies is tried again; one that raises is not, as it would raise again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+Job = TypeVar("Job")
+Outcome = dict[str, Any]  # what the function returned, or {"error": ..., "traceback": ...}
+Engine = Callable[[Callable[[Job], Outcome], Sequence[Job]], Iterator[tuple[Job, Outcome]]]
+
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+RETRIES = 3  # of a job whose Ray worker died
+
+
+def attempt(function: Callable[[Job], Outcome], job: Job) -> Outcome:
+    """What the function returns, or its error as an outcome."""
+    try:
+        return function(job)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+
+
+def run_local(
+    function: Callable[[Job], Outcome], jobs: Sequence[Job], workers: int | None = None
+) -> Iterator[tuple[Job, Outcome]]:
+    """Run jobs in processes that are started once, each with one thread.
+
+    When a process dies, nothing says which job did it: all that ran are tried again, one at a time, and
+    the one that dies alone is the one to blame.
+    """
+    import joblib
+    from joblib.externals.loky import get_reusable_executor
+
+    workers = workers or joblib.cpu_count()
+    waiting, suspects = deque(jobs), deque[Job]()
+    running: dict[Future[Outcome], tuple[Job, bool]] = {}
+    settings = {"env": ONE_THREAD, "initializer": _begin_worker, "initargs": (os.getpid(),)}
+    executor = None
+    try:
+        while waiting or suspects or running:
+            executor = get_reusable_executor(min(workers, len(jobs)), **settings)
+            if suspects and not running:
+                job = suspects.popleft()
+                running[executor.submit(attempt, function, job)] = (job, True)
+            while waiting and not suspects and len(running) < workers:
+                if any(alone for _, alone in running.values()):
+                    break
+                job = waiting.popleft()
+                running[executor.submit(attempt, function, job)] = (job, False)
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                job, alone = running.pop(future)
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool as error:
+                    if not alone:
+                        suspects.append(job)
+                        continue
+                    outcome = {"error": f"the worker process died twice ({_first_line(error)})"}
+                yield job, outcome
+    finally:
+        if executor is not None:
+            executor.shutdown(wait=True, kill_workers=bool(running))
+
+
+def _begin_worker(parent: int) -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone: a killed sweep must not keep the cores busy."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            threading.Event().wait(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def require_ray() -> None:
+    """Say how to get Ray where it is missing."""
+    if importlib.util.find_spec("ray") is None:
+        raise ModuleNotFoundError("the engine ray is not installed: pip install 'pidm-nav[cluster]'")
+
+
+def run_ray(
+    function: Callable[[Job], Outcome],
+    jobs: Sequence[Job],
+    workers: int | None = None,
+    address: str = "auto",
+    cpus_per_job: float = 1.0,
+) -> Iterator[tuple[Job, Outcome]]:
+    """Run jobs as Ray tasks.
+
+    Args:
+        function: what to run; the package must be installed on every machine of the cluster.
+        jobs: its arguments.
+        workers: processors of a local Ray; a running cluster has its own number.
+        address: of the cluster; "auto" for the one that runs here, or a new local one; "local" for that.
+        cpus_per_job: processors that a job reserves.
+    """
+    require_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    _connect(address, workers)
+    try:
+        task = ray.remote(num_cpus=cpus_per_job, max_retries=RETRIES, retry_exceptions=False)(attempt)
+        shared = ray.put(function)
+        waiting, running = deque(jobs), dict[Any, Job]()
+        while waiting or running:
+            # a little more than fits keeps workers busy; asked again each time, as machines come and go
+            slots = int(ray.cluster_resources().get("CPU", 1) / cpus_per_job) + 1
+            while waiting and len(running) < max(2, slots):
+                job = waiting.popleft()
+                running[task.remote(shared, job)] = job
+            ended, _ = ray.wait(list(running), num_returns=1)
+            for reference in ended:
+                job = running.pop(reference)
+                try:
+                    outcome = ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    died = f"the worker process died {RETRIES + 1} times"
+                    outcome = {"error": f"{died} ({type(error).__name__}: {_first_line(error)})"}
+                yield job, outcome
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str, workers: int | None) -> None:
+    """Join the cluster, or start one here."""
+    import ray
+
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"env_vars": ONE_THREAD}}
+    if address != "local":
+        try:
+            ray.init(address=address, **quiet)
+            return
+        except ConnectionError:
+            if address != "auto":
+                raise OSError(
+                    f"no Ray cluster answers at '{address}': start one with `ray start --head`"
+                ) from None
+    ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
