@@ -1,0 +1,73 @@
+"""How demonstrations are played: the figures by which a script's are compared with a person's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.tasks import split_state
+
+NEAR = 60.0
+"""Pixels within which an agent is near a goal."""
+CELL = 40.0
+"""Side of the squares in which actions are compared, in pixels."""
+
+
+@dataclass(frozen=True)
+class PlayStatistics:
+    """Lengths and stick habits of a dataset of state vectors."""
+
+    mean_length: float
+    length_std: float
+    min_length: int
+    max_length: int
+    deflection: float  # mean norm of the stick
+    deflection_std: float
+    stick_change: float  # mean norm of the stick's change in a step
+    variance_near: float  # of actions within NEAR of any goal, both axes added
+    variance_far: float  # of all others
+    spread_near: float  # the same among agents in the same square on the way to the same goal: what is left
+    spread_far: float  # for an imitator to wonder about
+
+
+def play_statistics(dataset: DemoDataset) -> PlayStatistics:
+    """The statistics of demonstrations whose observations are state vectors."""
+    if not dataset.goal_flags:
+        raise ValueError(f"the demonstrations of {dataset.task} show no goals: state vectors are needed")
+    lengths = np.array([len(episode) for episode in dataset])
+    actions = np.concatenate([episode.actions for episode in dataset]).astype(np.float64)
+    states = np.concatenate([episode.observations[:-1] for episode in dataset])
+    changes = np.concatenate([np.diff(episode.actions, axis=0) for episode in dataset])
+    positions, goals, _ = split_state(states)
+    near = np.linalg.norm(goals - positions[:, None], axis=-1).min(axis=1) < NEAR
+    deviation, known = _deviation(states, actions)
+    deflection = np.linalg.norm(actions, axis=1)
+    return PlayStatistics(
+        mean_length=float(lengths.mean()),
+        length_std=float(lengths.std()),
+        min_length=int(lengths.min()),
+        max_length=int(lengths.max()),
+        deflection=float(deflection.mean()),
+        deflection_std=float(deflection.std()),
+        stick_change=float(np.linalg.norm(changes, axis=1).mean()),
+        variance_near=float(actions[near].var(axis=0).sum()),
+        variance_far=float(actions[~near].var(axis=0).sum()),
+        spread_near=float(deviation[near & known].mean()),
+        spread_far=float(deviation[~near & known].mean()),
+    )
+
+
+def _deviation(
+    states: NDArray[np.float32], actions: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(M,) squared distance of each action to the mean one in its square and goal, and where 5 or more are."""
+    positions, _, goals_reached = split_state(states)
+    place = np.column_stack([np.rint(positions / CELL), goals_reached])
+    _, group, count = np.unique(place, axis=0, return_inverse=True, return_counts=True)
+    group = group.ravel()
+    mean = np.column_stack([np.bincount(group, axis_actions) / count for axis_actions in actions.T])
+    unbiased = count / np.maximum(count - 1, 1)
+    return ((actions - mean[group]) ** 2).sum(axis=1) * unbiased[group], count[group] >= 5
