@@ -179,7 +179,9 @@ class SweepView:
         """The last word."""
         if not self.console.is_terminal:
             self.console.print(self._table())
-        self.console.print(f"{len(self.done)} of {self.total} jobs are done; next: pidm-nav report {out}", highlight=False)
+        self.console.print(
+            f"{len(self.done)} of {self.total} jobs are done; next: pidm-nav report {out}", highlight=False
+        )
         if self.failed:
             self.console.print(f"{len(self.failed)} failed: --retry-failed runs them again", highlight=False)
 

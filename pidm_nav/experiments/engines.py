@@ -150,9 +150,7 @@ def _connect(address: str, workers: int | None) -> None:
             return
         except ConnectionError:
             if address != "auto":
-                raise OSError(
-                    f"no Ray cluster answers at '{address}': start one with `ray start --head`"
-                ) from None
+                raise OSError(f"no Ray cluster answers at '{address}': start one with `ray start --head`") from None
     ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
 
 

@@ -148,9 +148,7 @@ def read_results(folder: Path) -> tuple[dict[Cell, dict[str, Any]], dict[Cell, d
                 failed[cell] = content
                 continue
             if content["identity"] != identity(manifest, cell):
-                raise ValueError(
-                    f"'{path}' was made with another configuration than {MANIFEST} says: delete it"
-                )
+                raise ValueError(f"'{path}' was made with another configuration than {MANIFEST} says: delete it")
             [checkpoint["goal_ratio"] for checkpoint in content["checkpoints"]]
         except (KeyError, TypeError):
             raise ValueError(f"'{path}' is not a result of this sweep: delete it") from None

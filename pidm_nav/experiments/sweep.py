@@ -101,9 +101,7 @@ class Sweep:
             "evaluation": {"episodes": self.episodes, "seed": EVALUATION_SEED},
             "agents": {agent: asdict(AGENTS[agent].config_class()) for agent in self.agents},
             "training": {
-                f"{task}/{agent}": asdict(self.training(task, agent))
-                for task in self.datasets
-                for agent in self.agents
+                f"{task}/{agent}": asdict(self.training(task, agent)) for task in self.datasets for agent in self.agents
             },
             "demos": {task: _describe(dataset) for task, dataset in self.datasets.items()},
         }
