@@ -1,0 +1,215 @@
+"""Sticks, buttons and keys: SDL game controllers, other joysticks and the keyboard, plugged in at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pidm_nav.demos.keyboard import KEYBOARD, Keyboard, Ramp, Stick
+from pidm_nav.demos.mapping import AXES, BUTTONS, COMMANDS, RAW_BUTTONS, Command, Mapping
+
+if TYPE_CHECKING:
+    import pygame
+    from pygame._sdl2.controller import Controller
+
+DEFLECTED = 0.3  # from here a stick is being used; below, it may only be worn
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the person does now."""
+
+    stick: Stick = (0.0, 0.0)
+    commands: tuple[Command, ...] = ()
+    device: str = KEYBOARD
+    unplugged: str | None = None  # the device in use, if it has just gone
+
+
+class Gamepad:
+    """One SDL device: as a game controller where SDL knows its layout, else as a joystick of numbered parts."""
+
+    def __init__(self, index: int, mapping: Mapping) -> None:
+        import pygame
+        from pygame._sdl2 import controller
+
+        self._controller: Controller | None = None
+        if controller.is_controller(index):
+            self._controller = controller.Controller(index)
+            self._joystick = self._controller.as_joystick()
+        else:
+            self._joystick = pygame.joystick.Joystick(index)
+        self.name = str(self._joystick.get_name())
+        self.guid = str(self._joystick.get_guid())
+        self.id = int(self._joystick.get_instance_id())
+        self.attached = True
+        self._mapping = mapping
+        self._ramp = Ramp()
+        self._named: dict[int, str] = {}  # of CONTROLLERBUTTON events
+        self._numbered: dict[int, str] = {}  # of JOYBUTTON events
+        for action, buttons in mapping.buttons.items():
+            for button in buttons:
+                if isinstance(button, int):
+                    self._numbered[button] = action
+                elif self._controller is not None:
+                    self._named[BUTTONS[button]] = action
+                elif button in RAW_BUTTONS:
+                    self._numbered.setdefault(RAW_BUTTONS[button], action)
+
+    @property
+    def kind(self) -> str:
+        """What SDL takes it for."""
+        return "game controller" if self._controller is not None else "joystick"
+
+    def feed(self, event: pygame.event.Event) -> str | None:
+        """Take in an event; the action of the button it presses."""
+        import pygame
+
+        if getattr(event, "instance_id", None) != self.id:
+            return None
+        if event.type in (pygame.CONTROLLERBUTTONDOWN, pygame.CONTROLLERBUTTONUP):
+            action, pressed = self._named.get(event.button), event.type == pygame.CONTROLLERBUTTONDOWN
+        elif event.type in (pygame.JOYBUTTONDOWN, pygame.JOYBUTTONUP):
+            action, pressed = self._numbered.get(event.button), event.type == pygame.JOYBUTTONDOWN
+        else:
+            return None
+        if action is not None and not pressed:
+            self._ramp.held.discard(action)
+        elif action is not None:
+            self._ramp.held.add(action)
+        return action if pressed else None
+
+    def stick(self, seconds: float) -> Stick:
+        """The stick, or the direction pad where that is deflected further."""
+        if not self.attached:
+            return 0.0, 0.0
+        mapping, pad = self._mapping, self._ramp.move(seconds)
+        x = self._axis(mapping.x) * (-1 if mapping.invert_x else 1)
+        y = self._axis(mapping.y) * (-1 if mapping.invert_y else 1)
+        return (x, y) if max(abs(x), abs(y)) >= max(map(abs, pad)) else pad
+
+    def _axis(self, axis: str | int) -> float:
+        """An axis in [-1, 1]; 0 if the device has no such axis."""
+        if isinstance(axis, str) and self._controller is not None:
+            return max(self._controller.get_axis(AXES[axis]) / 32767, -1.0)
+        number = AXES[axis] if isinstance(axis, str) else axis
+        if number >= self._joystick.get_numaxes():
+            return 0.0
+        return float(min(max(self._joystick.get_axis(number), -1.0), 1.0))
+
+
+class Inputs:
+    """All devices; one of them moves the agent, the keyboard's commands always work.
+
+    Args:
+        mapping: what stick, buttons and keys mean.
+        device: `keyboard`, a number or part of a name as `list_devices` shows them; None takes a gamepad if there
+            is one, and between episodes whichever device is being used.
+    """
+
+    def __init__(self, mapping: Mapping, device: str | None = None) -> None:
+        self.mapping = mapping
+        self._wanted = device
+        self._pads: dict[int, Gamepad] = {}
+        self._keyboard = Keyboard(mapping)
+        for index in range(_init()):
+            self._add(index)
+        self.active: Gamepad | Keyboard = self._choose()
+
+    def read(self, events: Iterable[pygame.event.Event], seconds: float, may_switch: bool = True) -> Reading:
+        """What the person does, `seconds` after the last reading.
+
+        Args:
+            events: since the last reading.
+            seconds: since the last reading.
+            may_switch: another device may become the active one if it is used.
+        """
+        import pygame
+
+        commands: list[Command] = []
+        unplugged = None
+        devices: list[Gamepad | Keyboard]
+        for event in events:
+            if event.type == pygame.QUIT:
+                commands.append("quit")
+            elif event.type == pygame.JOYDEVICEADDED:
+                self._plug_in(event.device_index, may_switch)
+            elif event.type == pygame.JOYDEVICEREMOVED:
+                unplugged = self._unplug(event.instance_id) or unplugged
+            devices = [self._keyboard, *self._pads.values()]
+            for device in devices:
+                action = device.feed(event)
+                commands += [command for command in COMMANDS if command == action]
+        devices = [self._keyboard, *self._pads.values()]
+        sticks = {device: device.stick(seconds) for device in devices}
+        if may_switch and self._wanted is None and not _deflected(sticks.get(self.active, (0.0, 0.0))):
+            self.active = next((d for d, stick in sticks.items() if _deflected(stick)), self.active)
+        stick = sticks.get(self.active, (0.0, 0.0))
+        return Reading(stick, tuple(commands), self.active.name, unplugged)
+
+    def _choose(self) -> Gamepad | Keyboard:
+        pads = list(self._pads.values())
+        if self._wanted is None:
+            return pads[0] if pads else self._keyboard
+        if self._wanted.lower() == KEYBOARD:
+            return self._keyboard
+        chosen = [pad for number, pad in enumerate(pads, start=1) if self._fits(pad, number)]
+        if not chosen:
+            found = ", ".join([f"'{pad.name}'" for pad in pads] + [KEYBOARD])
+            raise ValueError(f"there is no device '{self._wanted}': choose one of {found}")
+        return chosen[0]
+
+    def _fits(self, pad: Gamepad, number: int) -> bool:
+        wanted = (self._wanted or "").lower()
+        return wanted == str(number) or (not wanted.isdigit() and wanted in (pad.name + pad.guid).lower())
+
+    def _add(self, index: int) -> Gamepad | None:
+        """Open a device; None if it is open already or gone again."""
+        import pygame
+
+        with suppress(pygame.error):
+            pad = Gamepad(index, self.mapping)
+            if pad.id not in self._pads:
+                self._pads[pad.id] = pad
+                return pad
+        return None
+
+    def _plug_in(self, index: int, may_switch: bool) -> None:
+        pad = self._add(index)
+        if pad is None or self._wanted == KEYBOARD:
+            return
+        lost = isinstance(self.active, Gamepad) and not self.active.attached
+        if (lost and pad.name == self.active.name) or (may_switch and self._wanted is None):
+            self.active = pad
+
+    def _unplug(self, instance_id: int) -> str | None:
+        """Forget a device; its name if it was the one in use."""
+        pad = self._pads.pop(instance_id, None)
+        if pad is None:
+            return None
+        pad.attached = False
+        if pad is not self.active:
+            return None
+        if self._wanted is None:
+            self.active = self._choose()
+        return pad.name
+
+
+def _deflected(stick: Sequence[float]) -> bool:
+    return max(map(abs, stick)) > DEFLECTED
+
+
+def _init() -> int:
+    """Start SDL's parts for gamepads; how many there are."""
+    import pygame
+    from pygame._sdl2 import controller
+
+    pygame.joystick.init()
+    controller.init()
+    return pygame.joystick.get_count()
+
+
+def list_devices(mapping: Mapping) -> list[Gamepad]:
+    """The gamepads that are plugged in, in the order `--device` counts them."""
+    return [Gamepad(index, mapping) for index in range(_init())]

@@ -1,0 +1,84 @@
+"""The keyboard as a stick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pidm_nav.demos.mapping import Mapping
+
+if TYPE_CHECKING:
+    import pygame
+
+Stick = tuple[float, float]
+
+KEYBOARD = "keyboard"
+PRESS = 8.0  # stick per second: a held key deflects fully in an eighth of a second
+RELEASE = 16.0
+SLOW = 0.5
+
+
+class Ramp:
+    """Held directions as a stick: it moves at a finite speed and stays within the unit circle."""
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+        self.position: Stick = (0.0, 0.0)
+
+    def move(self, seconds: float) -> Stick:
+        """Where the stick is, so much later."""
+        held = self.held
+        x = float("right" in held) - float("left" in held)
+        y = float("down" in held) - float("up" in held)
+        reach = (0.5**0.5 if x and y else 1.0) * (SLOW if "slow" in held else 1.0)
+        self.position = (
+            _approach(self.position[0], x * reach, seconds),
+            _approach(self.position[1], y * reach, seconds),
+        )
+        return self.position
+
+
+def _approach(value: float, target: float, seconds: float) -> float:
+    towards_centre = abs(target) < abs(value) or target * value < 0
+    step = (RELEASE if towards_centre else PRESS) * seconds
+    return min(value + step, target) if target > value else max(value - step, target)
+
+
+class Keyboard:
+    """Directions and commands from keys."""
+
+    name = KEYBOARD
+
+    def __init__(self, mapping: Mapping) -> None:
+        import pygame
+
+        self._ramp = Ramp()
+        self._actions: dict[int, str] = {}
+        for action, keys in mapping.keys.items():
+            for key in keys:
+                try:
+                    self._actions[pygame.key.key_code(key)] = action
+                except ValueError:
+                    raise ValueError(
+                        f"the mapping names a key '{key}' for {action}, which SDL does not know: "
+                        "write it like 'a', 'left' or 'left shift'"
+                    ) from None
+
+    def feed(self, event: pygame.event.Event) -> str | None:
+        """Take in an event; the action of the key it presses."""
+        import pygame
+
+        if event.type == pygame.WINDOWFOCUSLOST:
+            self._ramp.held.clear()  # the releases go to another window
+        if event.type not in (pygame.KEYDOWN, pygame.KEYUP):
+            return None
+        action = self._actions.get(event.key)
+        if action is not None and event.type == pygame.KEYUP:
+            self._ramp.held.discard(action)
+            return None
+        if action is not None:
+            self._ramp.held.add(action)
+        return action
+
+    def stick(self, seconds: float) -> Stick:
+        """The stick the keys stand for."""
+        return self._ramp.move(seconds)
