@@ -1,0 +1,58 @@
+"""A map of your own: draw it in ASCII, check that it is good, and let the expert walk it.
+
+`#` is wall, `.` is free, `A` the start, `1`, `2`, ... the goals in visiting order. The map is stretched over
+`room_size` pixels. Starts and goals are centred on the upper left corner of their cell.
+
+Run it:  python examples/04_custom_map.py [--fast] [--out custom_map.png]
+"""
+
+import argparse
+
+from matplotlib.figure import Figure
+
+from pidm_nav import Layout
+from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.evaluate import evaluate
+from pidm_nav.render import draw_map
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--fast", action="store_true", help="fewer episodes")
+parser.add_argument("--out", default="custom_map.png")
+arguments = parser.parse_args()
+
+SPIRAL = """
+##################
+#................#
+#.A..............#
+#................#
+###############..#
+#................#
+#................#
+#...1............#
+#..###############
+#................#
+#................#
+#..............2.#
+#................#
+##################
+"""
+ROOM_SIZE = (900, 700)
+
+try:
+    Layout.parse(SPIRAL.replace("2", "3"))
+except ValueError as error:
+    print(f"a bad map says what to change: {error}")
+
+layout = Layout.parse(SPIRAL, ROOM_SIZE)
+result = evaluate(
+    AStarExpert(layout), "custom", episodes=4 if arguments.fast else 20, layout=SPIRAL, room_size=ROOM_SIZE
+)
+print(f"A*: {result.success_rate:.0%} of {len(result.seeds)} episodes reach all goals, in {result.length.mean():.0f} steps")
+
+figure = Figure(figsize=(6, 4.8), layout="constrained", dpi=120)
+axes = figure.subplots()
+draw_map(axes, layout)
+for rollout in result.rollouts:
+    axes.plot(*rollout.states[:, :2].T, color="#0072B2", alpha=0.4, linewidth=1)
+figure.savefig(arguments.out)
+print(f"wrote {arguments.out}")

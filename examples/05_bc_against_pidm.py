@@ -1,0 +1,42 @@
+"""Behaviour cloning against PIDM: the same few demonstrations, the same evaluation episodes, several seeds.
+
+BC learns the action from the state. PIDM predicts a future state and learns which action leads there.
+
+Run it:  python examples/05_bc_against_pidm.py [--fast] [--task maze] [--num-demos 3] [--seeds 3]
+"""
+
+import argparse
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from pidm_nav.agents import PRESETS, TrainConfig, train
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.humanlike import HumanLike
+from pidm_nav.evaluate import evaluate
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--fast", action="store_true", help="one seed, a short training: too short for a good agent")
+parser.add_argument("--task", default="four-room")
+parser.add_argument("--num-demos", type=int, default=3)
+parser.add_argument("--seeds", type=int, default=3)
+arguments = parser.parse_args()
+steps = 200 if arguments.fast else PRESETS["fast"].steps
+seeds = 1 if arguments.fast else arguments.seeds
+
+pool = collect(HumanLike(arguments.task), arguments.task, episodes=50, made_by="human-like")
+table = Table("seed", "agent", "goals reached", "95% interval", "all goals", title=f"{arguments.task}, {steps} steps")
+means: dict[str, list[float]] = {"bc": [], "pidm": []}
+for seed in range(seeds):
+    demos = pool.sample(arguments.num_demos, np.random.default_rng(seed))
+    for agent, scores in means.items():
+        policy = train(agent, demos, TrainConfig(steps=steps, seed=seed), progress=not arguments.fast)
+        result = evaluate(policy, arguments.task, episodes=50, seed=1000)
+        low, high = result.interval
+        scores.append(result.mean_goal_ratio)
+        ratio, success = f"{result.mean_goal_ratio:.2f}", f"{result.success_rate:.0%}"
+        table.add_row(str(seed), agent, ratio, f"{low:.2f} to {high:.2f}", success)
+Console().print(table)
+bc, pidm = np.mean(means["bc"]), np.mean(means["pidm"])
+print(f"mean over {seeds} seed(s): BC {bc:.2f}, PIDM {pidm:.2f} of the goals from {arguments.num_demos} demonstrations")

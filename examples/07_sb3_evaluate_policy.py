@@ -1,0 +1,35 @@
+"""Our agents in Stable-Baselines3: `evaluate_policy` takes anything with its `predict`, an agent or the expert.
+
+Run it:  python examples/07_sb3_evaluate_policy.py [--fast]
+"""
+
+import argparse
+
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+
+import pidm_nav  # noqa: F401, registers the ids
+from pidm_nav.agents import TrainConfig, train
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.expert import AStarExpert
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--fast", action="store_true", help="fewer episodes and training steps")
+arguments = parser.parse_args()
+episodes = 4 if arguments.fast else 20
+config = TrainConfig(steps=200 if arguments.fast else 2000)
+
+expert = AStarExpert("zigzag")
+demos = collect(expert, "zigzag", episodes=5)
+policies = {
+    "A* expert": expert,
+    "retrieval BC": train("retrieval-bc", demos),
+    "BC": train("bc", demos, config),
+    "PIDM": train("pidm", demos, config),
+}
+print(f"return over {episodes} episodes of Zigzag (6 goals, 1 each), as Stable-Baselines3 measures it")
+for name, policy in policies.items():
+    # evaluate_policy takes no seed: seed the environments, and every policy gets the same episodes.
+    envs = make_vec_env("PIDMNav-Zigzag-v0", n_envs=4, seed=0)
+    mean, deviation = evaluate_policy(policy, envs, n_eval_episodes=episodes)
+    print(f"  {name:13} {mean:.2f} +- {deviation:.2f}")
