@@ -35,6 +35,7 @@ def sweep(
     preset: Literal["fast", "paper"] = "fast",
     steps: int | None = None,
     episodes: int = 50,
+    checkpoints: str = "0.05,0.1,0.5",
     engine: Literal["local", "ray"] = "local",
     jobs: int | None = None,
     address: str = "auto",
@@ -57,6 +58,7 @@ def sweep(
         preset: seconds a job, or the paper's recipe.
         steps: gradient steps, if not the preset's.
         episodes: rollouts for each checkpoint.
+        checkpoints: fractions of the training to evaluate after, besides its end; empty for the end only.
         engine: processes on this machine, or a Ray cluster.
         jobs: how many at a time on this machine; one a core by default.
         address: of a Ray cluster; auto for the one that runs here, or else a new local one.
@@ -65,11 +67,12 @@ def sweep(
         retry_failed: run jobs again that failed before.
     """
     from pidm_nav.experiments import engines
-    from pidm_nav.experiments.sweep import Sweep, find_demos, parse_numbers, parse_tasks, run_sweep
+    from pidm_nav.experiments.sources import find_demos, parse_fractions, parse_numbers, parse_tasks
+    from pidm_nav.experiments.sweep import Sweep, run_sweep
 
     if engine == "ray":
         engines.require_ray()
-    if jobs is not None and jobs < 1 or cpus_per_job <= 0:
+    if (jobs is not None and jobs < 1) or cpus_per_job <= 0:
         raise ValueError(f"--jobs is {jobs} and --cpus-per-job {cpus_per_job}: both must be above 0")
     part = _parse_shard(shard)
     datasets, found_label = find_demos(parse_tasks(tasks), demos, demos_from)
@@ -82,6 +85,7 @@ def sweep(
         preset=preset,
         steps=steps,
         episodes=episodes,
+        checkpoints=parse_fractions(checkpoints, "--checkpoints"),
     )
     run: Engine[Any] = functools.partial(engines.run_local, workers=jobs)
     if engine == "ray":

@@ -45,7 +45,7 @@ def draw_panel(panel: Panel) -> str:
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f"<text class='tick' x='{middle}' y='{HEIGHT - 5}' text-anchor='middle'>demonstrations</text>")
     parts += [_band(line, place) for line in panel.lines if not line.dashed]
-    parts += [_needed(line, place) for line in panel.lines if np.isfinite(line.needed)]
+    parts += [_needed(line, i, place) for i, line in enumerate(panel.lines) if np.isfinite(line.needed)]
     parts += [_curve(line, place) for line in panel.lines]
     label = f"Goal ratio on {panel.title} against the number of demonstrations"
     return f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-label='{escape(label)}'>{''.join(parts)}</svg>"
@@ -78,11 +78,13 @@ def _band(line: Line, place: _Scale) -> str:
     return f"<polygon class='band {line.tone}' points='{' '.join(high + low[::-1])}'/>"
 
 
-def _needed(line: Line, place: _Scale) -> str:
+def _needed(line: Line, index: int, place: _Scale) -> str:
+    """A dotted line; those at the same size take turns with their dots, so that none hides another."""
     x = place.x(line.needed)
     title = f"{line.label} reaches {LEVEL:.0%} of the task's maximum with {line.needed:g} demonstrations"
     return (
-        f"<line class='needed {line.tone}' x1='{x}' x2='{x}' y1='{TOP}' y2='{HEIGHT - BOTTOM}'>"
+        f"<line class='needed {line.tone}' x1='{x}' x2='{x}' y1='{TOP}' y2='{HEIGHT - BOTTOM}' "
+        f"stroke-dashoffset='{2.5 * index}'>"
         f"<title>{escape(title)}</title></line>"
     )
 

@@ -21,7 +21,7 @@ Job = TypeVar("Job")
 Outcome = dict[str, Any]  # what the function returned, or {"error": ..., "traceback": ...}
 Engine = Callable[[Callable[[Job], Outcome], Sequence[Job]], Iterator[tuple[Job, Outcome]]]
 
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 RETRIES = 3  # of a job whose Ray worker died
 
 
@@ -47,7 +47,7 @@ def run_local(
     workers = workers or joblib.cpu_count()
     waiting, suspects = deque(jobs), deque[Job]()
     running: dict[Future[Outcome], tuple[Job, bool]] = {}
-    settings = {"env": ONE_THREAD, "initializer": _begin_worker, "initargs": (os.getpid(),)}
+    settings: dict[str, Any] = {"env": ONE_THREAD, "initializer": _begin_worker, "initargs": (os.getpid(),)}
     executor = None
     try:
         while waiting or suspects or running:
@@ -143,7 +143,7 @@ def _connect(address: str, workers: int | None) -> None:
     """Join the cluster, or start one here."""
     import ray
 
-    quiet = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"env_vars": ONE_THREAD}}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"env_vars": ONE_THREAD}}
     if address != "local":
         try:
             ray.init(address=address, **quiet)

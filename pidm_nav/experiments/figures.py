@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -163,7 +164,7 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
     matplotlib.use("Agg")
     from matplotlib.figure import Figure as Canvas
 
-    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}
+    style: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}
     with matplotlib.rc_context(style):
         count = len(figure.panels)
         canvas = Canvas(figsize=(2.7 * count + 0.3, 2.7), layout="constrained")
@@ -187,10 +188,10 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
     return paths
 
 
-def _draw_panel(ax, panel: Panel) -> None:  # type: ignore[no-untyped-def]
+def _draw_panel(ax: Any, panel: Panel) -> None:
     """Curves over a logarithmic axis: most happens below 10 demonstrations."""
     sizes = sorted({size for line in panel.lines for size in line.sizes})
-    for line in panel.lines:
+    for index, line in enumerate(panel.lines):
         color = TONES[line.tone]
         style = "--" if line.dashed else "-"
         ax.plot(line.sizes, line.mean, style, marker="o", markersize=3, color=color, label=line.label)
@@ -199,7 +200,8 @@ def _draw_panel(ax, panel: Panel) -> None:  # type: ignore[no-untyped-def]
             low, high = np.clip(line.mean - std, 0, 1), np.clip(line.mean + std, 0, 1)
             ax.fill_between(line.sizes, low, high, color=color, alpha=0.15, linewidth=0)
         if np.isfinite(line.needed):
-            ax.axvline(line.needed, linestyle=":", color=color, linewidth=1.3)
+            # lines at the same size take turns with their dots, so that none hides another
+            ax.axvline(line.needed, linestyle=(1.8 * index, (1.2, 4.2)), color=color, linewidth=1.4)
     ax.set_xscale("log")
     ax.set_xticks(visible_ticks(sizes), labels=[str(size) for size in visible_ticks(sizes)])
     ax.minorticks_off()

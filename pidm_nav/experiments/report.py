@@ -34,6 +34,11 @@ from pidm_nav.tasks import TASKS
 
 Side = tuple[str, str]  # agent, demos_from
 HEADLINE = 0.90
+MAIN_TEXT = {
+    "human": "The paper's main figure and Table 1.",
+    "human-like": "As the paper's Table 1, with a scripted player in place of its human one.",
+    "astar": "The paper shows this for Multiroom (Appendix D).",
+}
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ def _sections(curves: Sequence[Curve], manifests: Sequence[Mapping[str, Any]]) -
         pidm, bc, retrieval = ("pidm", label), ("bc", label), ("retrieval-bc", label)
         add(
             f"PIDM against BC on {words}",
-            "How many demonstrations does each method need? The paper's main figure and Table 1.",
+            "How many demonstrations does each method need? " + MAIN_TEXT.get(label, ""),
             f"efficiency-{label}",
             ratios(pidm, bc),
             [welch_table(curves, label, "pidm", "bc")],
@@ -185,7 +190,7 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
     """The average eta(90%) in words."""
     average = next(r for r in ratios if r.task == "average" and r.level == HEADLINE)
     printed = paper.TABLES.get((paper_side(agent), paper_side(baseline)))
-    value = "not reached" if average.bound == "?" else f"{average}×"
+    value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
         who, other = (
             f"{agent_title(agent[0])} than {agent_title(baseline[0])}",

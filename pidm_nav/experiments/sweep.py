@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ import numpy as np
 
 from pidm_nav import __version__
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats import load_demos
 from pidm_nav.experiments.engines import Engine, Outcome
 from pidm_nav.experiments.results import (
     FORMAT,
@@ -24,14 +23,13 @@ from pidm_nav.experiments.results import (
     read_results,
     write_result,
 )
-from pidm_nav.tasks import TASKS, get_task
+from pidm_nav.tasks import TASKS
 
 if TYPE_CHECKING:
     from pidm_nav.agents.train import TrainConfig
 
 CHECKPOINTS = (0.05, 0.1, 0.5)  # fractions of the training evaluated besides its end, as in the paper
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
-BUNDLED = ("astar", "human-like")
 
 Report = Callable[[Cell, Outcome], None]
 
@@ -48,6 +46,7 @@ class Sweep:
     preset: str = "fast"
     steps: int | None = None  # gradient steps, if not the preset's
     episodes: int = 50  # rollouts a checkpoint
+    checkpoints: tuple[float, ...] = CHECKPOINTS
 
     def __post_init__(self) -> None:
         from pidm_nav.agents import AGENTS
@@ -60,6 +59,8 @@ class Sweep:
                 raise ValueError(f"the {name} are {list(values)}: give at least one, each once")
         if min(self.sizes) < 1 or self.seeds < 1 or self.episodes < 1:
             raise ValueError("numbers of demonstrations, seeds and episodes must be at least 1")
+        if any(not 0 < fraction <= 1 for fraction in self.checkpoints):
+            raise ValueError(f"the checkpoints are {list(self.checkpoints)}: give fractions of the training")
         for task, dataset in self.datasets.items():
             if len(dataset) < max(self.sizes):
                 raise ValueError(
@@ -83,7 +84,7 @@ class Sweep:
 
         config = preset(self.preset, agent, task)
         steps = config.steps if self.steps is None else self.steps
-        checkpoints = sorted({max(1, round(fraction * steps)) for fraction in CHECKPOINTS} - {steps})
+        checkpoints = sorted({max(1, round(fraction * steps)) for fraction in self.checkpoints} - {steps})
         return replace(config, steps=steps, checkpoints=tuple(checkpoints))
 
     def manifest(self) -> dict[str, Any]:
@@ -204,72 +205,3 @@ def run_sweep(
 def _make_job(sweep: Sweep, cell: Cell) -> Job:
     config = replace(sweep.training(cell.task, cell.agent), seed=cell.seed)
     return Job(cell, sample_demos(sweep.datasets[cell.task], cell), config, sweep.episodes)
-
-
-def parse_tasks(text: str) -> tuple[str, ...]:
-    """Task names of a comma-separated list, or `all`."""
-    if text == "all":
-        return tuple(TASKS)
-    return tuple(dict.fromkeys(get_task(name.strip()).name for name in text.split(",")))
-
-
-def parse_numbers(text: str, option: str) -> tuple[int, ...]:
-    """Whole numbers of a comma-separated list, increasing."""
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise ValueError(f"{option} is '{text}': give whole numbers such as 1,2,5,10") from None
-
-
-def find_demos(
-    tasks: Sequence[str], files: Sequence[str] = (), demos_from: str | None = None
-) -> tuple[dict[str, DemoDataset], str]:
-    """Each task's demonstrations, and one word for where they come from.
-
-    Args:
-        tasks: their names.
-        files: files, folders or ids that `load_demos` knows, one a task in any order.
-        demos_from: `astar` or `human-like`, which come with the package, or a folder with one file or one
-            folder of the paper's release for each task.
-    """
-    if files and demos_from is not None:
-        raise ValueError("--demos and --demos-from were both given: choose one")
-    if not files and (demos_from is None or demos_from in BUNDLED):
-        kind = demos_from or "human-like"
-        return {task: load_demos(f"{task}/{kind}") for task in tasks}, kind
-    found: dict[str, tuple[str, DemoDataset]] = {}
-    for source in files or _inside(Path(str(demos_from))):
-        dataset = load_demos(source)
-        if dataset.task in found and dataset.task in tasks:
-            raise ValueError(
-                f"'{found[dataset.task][0]}' and '{source}' are both of {dataset.task}: name one a task with --demos"
-            )
-        found[dataset.task] = (source, dataset)
-    for task in tasks:
-        if task not in found:
-            raise ValueError(f"there are no demonstrations of {task}: give a file of it or leave the task out")
-    chosen = {task: found[task] for task in tasks}
-    return {task: dataset for task, (_, dataset) in chosen.items()}, _label(chosen.values())
-
-
-def _inside(folder: Path) -> list[str]:
-    """The datasets in a folder, or the folder itself if it is one of the paper's release."""
-    if not folder.is_dir():
-        known = " or ".join(BUNDLED)
-        raise FileNotFoundError(f"there is no folder '{folder}': --demos-from takes {known} or a folder")
-    if any(folder.glob("*_trajectory_data.npz")):
-        return [str(folder)]
-    inside = [path for path in sorted(folder.iterdir()) if path.suffix == ".npz" or path.is_dir()]
-    if not inside:
-        raise FileNotFoundError(f"folder '{folder}' holds no demonstrations: it needs a .npz file for each task")
-    return [str(path) for path in inside]
-
-
-def _label(sources: Iterable[tuple[str, DemoDataset]]) -> str:
-    """human, human-like or astar where the names agree on it, else `custom`."""
-    labels = set()
-    for source, dataset in sources:
-        name = f"{Path(source).name} {dataset.source.get('made_by', '')}".lower().replace("_", "-")
-        kinds = ("human-like", "humanlike", "human", "astar")
-        labels.add(next((kind.replace("nl", "n-l") for kind in kinds if kind in name), "custom"))
-    return labels.pop() if len(labels) == 1 else "custom"
