@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pidm_nav.layout import Layout
 from pidm_nav.physics import Physics
 from pidm_nav.tasks import join_state
-from pidm_nav.world import NOISE_BLOCK, World, draw_noise
+from pidm_nav.world import NOISE_BLOCK, World, draw_pairs
 
 if TYPE_CHECKING:
     from pidm_nav.render import Window
@@ -119,7 +119,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
         action_x, action_y = _read_action(action)
         if self._cursor == NOISE_BLOCK:
             pairs = np.empty(NOISE_BLOCK, np.complex64)
-            draw_noise(self.np_random, pairs)
+            draw_pairs(self.np_random, pairs)
             self._noise_x, self._noise_y = (axis.tolist() for axis in self.world.noise(pairs))
             self._cursor = 0
         noise_x, noise_y = self._noise_x[self._cursor], self._noise_y[self._cursor]

@@ -116,18 +116,19 @@ class Physics:
         """Where the box centred on (x, y) stands in the tables."""
         return math.index((math.rint(x) + self._pad) * self._shape[1] + (math.rint(y) + self._pad))
 
-    def _push(self, math: Any, tables: Any, x: Any, y: Any, new_x: Any, new_y: Any) -> tuple[Any, Any]:
+    def _push(self, math: Any, tables: Any, index: Any, x: Any, y: Any, new_x: Any, new_y: Any) -> tuple[Any, Any]:
         """One try to leave the walls, against the way the agent came from (x, y)."""
-        index = self._index(math, new_x, new_y)
         push_x, push_y, _ = tables
         return new_x - math.sign(new_x - x) * push_x[index], new_y - math.sign(new_y - y) * push_y[index]
 
     def _push_out(self, x: float, y: float, new_x: float, new_y: float) -> tuple[float, float]:
         """Push one agent until it is free; where it never gets free, it stays at (x, y)."""
-        solid = self._byte_tables[2]
+        tables = self._byte_tables
+        solid = tables[2]
         seen_x, seen_y = x, y
         for attempt in range(MAX_PUSHES):
-            if not solid[self._index(_Floats, new_x, new_y)]:
+            index = self._index(_Floats, new_x, new_y)
+            if not solid[index]:
                 return new_x, new_y
             # Between walls an agent may be pushed round in a circle. A place that is looked at again and was
             # remembered at attempt 1, 2, 4, 8 ... gives any circle away (Brent's algorithm).
@@ -135,7 +136,7 @@ class Physics:
                 break
             if attempt & (attempt - 1) == 0:
                 seen_x, seen_y = new_x, new_y
-            new_x, new_y = self._push(_Floats, self._byte_tables, x, y, new_x, new_y)
+            new_x, new_y = self._push(_Floats, tables, index, x, y, new_x, new_y)
         return (x, y) if solid[self._index(_Floats, new_x, new_y)] else (new_x, new_y)
 
     def _push_out_many(
@@ -143,16 +144,20 @@ class Physics:
     ) -> tuple[FloatArray, FloatArray]:
         """The same for (N,) agents: all that collide at once, and the last few, in corners, one by one."""
         solid = self._tables[2]
-        hit = np.flatnonzero(solid.take(self._index(_Arrays, new_x, new_y)))
+        index = self._index(_Arrays, new_x, new_y)
+        hit = np.flatnonzero(solid.take(index))
         if not hit.size:
             return new_x, new_y
+        index = index[hit]
         first_x, first_y = new_x.copy(), new_y.copy()
         for _ in range(8):
             if hit.size <= FEW:
                 break
-            moved = self._push(_Arrays, self._tables, x[hit], y[hit], new_x[hit], new_y[hit])
+            moved = self._push(_Arrays, self._tables, index, x[hit], y[hit], new_x[hit], new_y[hit])
             new_x[hit], new_y[hit] = moved
-            hit = hit[solid.take(self._index(_Arrays, *moved)) > 0]
+            index = self._index(_Arrays, *moved)
+            still = np.flatnonzero(solid.take(index))
+            hit, index = hit[still], index[still]
         for agent in hit.tolist():
             came_from, went_to = (x.item(agent), y.item(agent)), (first_x.item(agent), first_y.item(agent))
             new_x[agent], new_y[agent] = self._push_out(*came_from, *went_to)

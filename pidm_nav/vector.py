@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pidm_nav.layout import Layout
 from pidm_nav.physics import Physics
 from pidm_nav.tasks import join_state
-from pidm_nav.world import NOISE_BLOCK, World, draw_noise
+from pidm_nav.world import NOISE_BLOCK, World, draw_pairs
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -71,6 +71,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         num_goals = self.world.num_goals
         self._rngs: list[np.random.Generator] | None = None
         self._every = np.arange(num_envs)
+        self._blocks = self._every * NOISE_BLOCK  # where each row's block of noise begins
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
         self._goals = np.zeros((num_envs, num_goals, 2))
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal's
@@ -164,7 +165,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         used_up = self._cursor == NOISE_BLOCK
         if used_up.any():
             self._draw_noise(np.flatnonzero(used_up))
-        noise = self.world.noise(self._noise.take(self._every * NOISE_BLOCK + self._cursor))
+        noise = self.world.noise(self._noise.take(self._blocks + self._cursor))
         x, y = self.world.physics.move(self._x, self._y, columns[0], columns[1], *noise)
         reached: BoolArray = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
         if idle is not None:
@@ -242,7 +243,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         """A new block of noise for these rows, each from its own generator."""
         assert self._rngs is not None
         for row in rows.tolist():
-            draw_noise(self._rngs[row], self._noise[row])
+            draw_pairs(self._rngs[row], self._noise[row])
         self._cursor[rows] = 0
 
     def _seed_rows(self, seed: int | Sequence[int | None] | None, rows: IntArray) -> None:

@@ -112,17 +112,17 @@ def run_ray(
     """
     require_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
     _connect(address, workers)
     try:
-        task = ray.remote(num_cpus=cpus_per_job, max_retries=RETRIES, retry_exceptions=False)(attempt)
+        task: Any = ray.remote(num_cpus=cpus_per_job, max_retries=RETRIES, retry_exceptions=False)(attempt)
         shared = ray.put(function)
+        resources: Any = ray.cluster_resources
         waiting, running = deque(jobs), dict[Any, Job]()
         while waiting or running:
             # a little more than fits keeps workers busy; asked again each time, as machines come and go
-            slots = int(ray.cluster_resources().get("CPU", 1) / cpus_per_job) + 1
+            slots = int(resources().get("CPU", 1) / cpus_per_job) + 1
             while waiting and len(running) < max(2, slots):
                 job = waiting.popleft()
                 running[task.remote(shared, job)] = job

@@ -42,13 +42,13 @@ svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } svg text.title 
 svg text.tick { fill: var(--muted); font-size: 10.5px; } .grid { stroke: var(--rule); stroke-width: 1; }
 .bc { --tone: var(--bc); } .pidm { --tone: var(--pidm); } .retrieval-bc { --tone: var(--retrieval); }
 .other { --tone: var(--other); } .third { --tone: var(--third); }
-.line { fill: none; stroke: var(--tone); stroke-width: 2; stroke-linejoin: round; } 
+.line { fill: none; stroke: var(--tone); stroke-width: 2; stroke-linejoin: round; }
 .line.dashed { stroke-dasharray: 5 4; }
 .band { fill: var(--tone); opacity: .14; } .dot { fill: var(--tone); stroke: var(--card); stroke-width: 1; }
 .needed { stroke: var(--tone); stroke-width: 2; stroke-dasharray: .5 7; stroke-linecap: round; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: .88rem; margin-bottom: 8px; }
 .key { display: inline-flex; align-items: center; gap: 7px; }
-.key i { width: 20px; border-top: 3px solid var(--tone); border-radius: 2px; } 
+.key i { width: 20px; border-top: 3px solid var(--tone); border-radius: 2px; }
 .key.dashed i { border-top-style: dashed; }
 .scroll { overflow-x: auto; } .note { margin-top: 10px; }
 table { border-collapse: collapse; font-size: .88rem; width: 100%; font-variant-numeric: tabular-nums; }
