@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pidm_nav.agents import PRESETS, TrainConfig, train
-from pidm_nav.demos.collect import collect
-from pidm_nav.demos.humanlike import HumanLike
+from pidm_nav.demos import load_demos
 from pidm_nav.evaluate import evaluate
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -25,7 +24,7 @@ arguments = parser.parse_args()
 steps = 200 if arguments.fast else PRESETS["fast"].steps
 seeds = 1 if arguments.fast else arguments.seeds
 
-pool = collect(HumanLike(arguments.task), arguments.task, episodes=50, made_by="human-like")
+pool = load_demos(f"{arguments.task}/human-like")
 table = Table("seed", "agent", "goals reached", "95% interval", "all goals", title=f"{arguments.task}, {steps} steps")
 means: dict[str, list[float]] = {"bc": [], "pidm": []}
 for seed in range(seeds):

@@ -18,8 +18,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
 from pidm_nav.agents import BC, TrainConfig, train
 from pidm_nav.agents.policy import AgentConfig
-from pidm_nav.demos.collect import collect
-from pidm_nav.demos.humanlike import HumanLike
+from pidm_nav.demos import load_demos
 from pidm_nav.evaluate import evaluate
 
 
@@ -31,7 +30,8 @@ class AgentFeatures(BaseFeaturesExtractor):
         self.layers = torch.nn.Sequential(deepcopy(agent.scale), deepcopy(agent.encoder))
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        return self.layers.eval()(observations)  # PPO compares old with new: batch norm must not move
+        """Embeddings; PPO compares the old policy with the new, so batch norm must not move."""
+        return self.layers.eval()(observations)
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -39,7 +39,7 @@ parser.add_argument("--fast", action="store_true", help="a training too short to
 arguments = parser.parse_args()
 steps = 4_096 if arguments.fast else 200_000
 
-demos = collect(HumanLike("four-room"), "four-room", episodes=3)
+demos = load_demos("four-room/human-like")[:3]
 config = TrainConfig(steps=300 if arguments.fast else 1000)
 agent = train("bc", demos, config, options=AgentConfig(encoder_sizes=(128, 128), head_sizes=(64,)))
 print(f"BC agent of {len(demos)} demonstrations: {evaluate(agent, 'four-room').mean_goal_ratio:.0%} of the goals")

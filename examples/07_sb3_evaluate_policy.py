@@ -10,7 +10,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 import pidm_nav  # noqa: F401, registers the ids
 from pidm_nav.agents import TrainConfig, train
-from pidm_nav.demos.collect import collect
+from pidm_nav.demos import load_demos
 from pidm_nav.demos.expert import AStarExpert
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -19,10 +19,9 @@ arguments = parser.parse_args()
 episodes = 4 if arguments.fast else 20
 config = TrainConfig(steps=200 if arguments.fast else 2000)
 
-expert = AStarExpert("zigzag")
-demos = collect(expert, "zigzag", episodes=5)
+demos = load_demos("zigzag/human-like")[:5]
 policies = {
-    "A* expert": expert,
+    "A* expert": AStarExpert("zigzag"),
     "retrieval BC": train("retrieval-bc", demos),
     "BC": train("bc", demos, config),
     "PIDM": train("pidm", demos, config),

@@ -25,6 +25,7 @@ class Controller:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Any, Any]:
+        """Actions (..., 1) for observations (..., 2)."""
         velocity = np.asarray(observation)[..., 1:]
         return np.clip(60 * velocity + 0.2, -1, 1).astype(np.float32), state
 

@@ -13,8 +13,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from pidm_nav.demos.collect import collect
-from pidm_nav.demos.humanlike import HumanLike
+from pidm_nav.demos import load_demos
 from pidm_nav.experiments.engines import Outcome, run_ray
 from pidm_nav.experiments.results import Cell
 from pidm_nav.experiments.sweep import Sweep, run_sweep
@@ -28,7 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     sweep = Sweep(
-        datasets={"four-room": collect(HumanLike("four-room"), "four-room", episodes=50)},
+        datasets={"four-room": load_demos("four-room/human-like")},
         agents=("bc", "pidm"),
         sizes=(2,) if arguments.fast else (1, 2, 5, 10),
         seeds=1 if arguments.fast else 5,

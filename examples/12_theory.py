@@ -5,7 +5,7 @@ control the action has over the next state, the more s' tells about a. Behaviour
 (s, a), an inverse dynamics model from (s, a, s'). The theory says how many more samples cloning needs for the
 same error: the ratio of the two Fisher informations. We count instead.
 
-Run it:  python examples/theory_predicted_vs_measured.py [--fast] [--out theory_predicted_vs_measured.png]
+Run it:  python examples/12_theory.py [--fast] [--out theory_predicted_vs_measured.png]
 """
 
 import argparse
@@ -40,16 +40,12 @@ left, right = figure.subplots(1, 2)
 left.loglog(sizes, errors[0].mean(0), color="#D55E00", label="behaviour cloning")
 left.loglog(sizes, errors[1].mean(0), color="#0072B2", label="inverse dynamics model")
 left.axhline(mse, color="0.5", linestyle=":", label="the error both must reach")
-left.set(
-    xlabel="samples", ylabel="mean squared error of the parameter", title=f"At control {controls[-1]:.1f}"
-)
+left.set(xlabel="samples", ylabel="mean squared error of the parameter", title=f"At control {controls[-1]:.1f}")
 fine = np.linspace(0, controls[-1], 100)
 fisher = [(p.fisher_idm, p.fisher_bc) for p in (LinearGaussian(control=c) for c in fine)]
 right.plot(fine, [idm / bc for idm, bc in fisher], color="0.5", label="predicted by Theorem 2")
 values, bars = [m.value for m in measured], [2 * m.error for m in measured]
-right.errorbar(
-    controls, values, bars, fmt="o", color="#0072B2", capsize=3, label="measured, 2 standard errors"
-)
+right.errorbar(controls, values, bars, fmt="o", color="#0072B2", capsize=3, label="measured, 2 standard errors")
 right.set(xlabel="control of the action over the next state", ylabel="samples of BC for each of the IDM's")
 right.set_title("What knowing the future saves")
 for axes in (left, right):

@@ -1,0 +1,120 @@
+"""What is installed: every package and data file, inside pidm_nav and nowhere else."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BY_HAND = {"agents": "pidm_nav.agents", "demos": "pidm_nav.demos"}  # folders that install under another name
+
+
+def _setuptools() -> dict[str, list[str]]:
+    """The `[tool.setuptools]` table."""
+    if sys.version_info < (3, 11):
+        pytest.skip("reading pyproject.toml needs Python 3.11's tomllib")
+    import tomllib
+
+    table: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    return table
+
+
+def _package_folders() -> set[str]:
+    """The dotted names of all folders with an `__init__.py`."""
+    names = set()
+    for top in ("pidm_nav", *BY_HAND):
+        for marker in (ROOT / top).rglob("__init__.py"):
+            parts = marker.parent.relative_to(ROOT).parts
+            name = ".".join((BY_HAND.get(parts[0], parts[0]), *parts[1:]))
+            names.add(name)
+    return names
+
+
+def test_every_package_is_listed() -> None:
+    listed = _setuptools()["packages"]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == _package_folders()
+
+
+def test_every_module_of_our_folders_is_in_a_package() -> None:
+    for top in ("pidm_nav", *BY_HAND):
+        for module in (ROOT / top).rglob("*.py"):
+            assert (module.parent / "__init__.py").exists(), f"{module} is in a folder without __init__.py"
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_the_links_point_to_the_folders(name: str) -> None:
+    link = ROOT / "pidm_nav" / name
+    if not link.is_symlink():
+        # A checkout without links has text files in their place, and installs through the mapping all the same.
+        assert link.is_file() and link.read_text().strip() == f"../{name}"
+        pytest.skip("this checkout has no symbolic links")
+    assert os.readlink(link) == f"../{name}"
+    assert link.resolve() == (ROOT / name).resolve()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel built from a copy, so that the checkout gets no build folder."""
+    folder = tmp_path_factory.mktemp("wheel")
+    copy = folder / "copy"
+    unwanted = shutil.ignore_patterns(".*", "tests", "build", "*.egg-info", "__pycache__", "runs", "results")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=unwanted)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(copy)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_holds_everything_inside_pidm_nav(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"pidm_nav"}
+    for top in ("pidm_nav", *BY_HAND):
+        for source in (ROOT / top).rglob("*"):
+            inside = source.relative_to(ROOT)
+            if inside.parts[:2] in {("pidm_nav", name) for name in BY_HAND}:
+                continue  # the links: their files are looked for under their own folders
+            wanted = source.suffix in (".py", ".txt", ".npz") or source.name == "py.typed"
+            if wanted and source.is_file():
+                assert "/".join((*BY_HAND.get(top, top).split("."), *inside.parts[1:])) in names
+
+
+def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
+    (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    assert "pidm-nav = pidm_nav.cli:main" in wheel.read(entry_points).decode()
+    assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
+
+
+def test_bundled_demonstrations_are_complete(wheel: zipfile.ZipFile) -> None:
+    from pidm_nav import TASKS
+    from pidm_nav.demos.formats import BUNDLED
+
+    expected = {f"pidm_nav/demos/data/{task}_{kind}.npz" for task in TASKS for kind in BUNDLED}
+    assert expected <= set(wheel.namelist())
+
+
+def test_importing_gives_no_warning_and_no_heavy_module() -> None:
+    heavy = "{'torch', 'pygame', 'matplotlib', 'scipy', 'sklearn', 'stable_baselines3'}"
+    program = f"import pidm_nav, sys; found = {heavy} & set(sys.modules); assert not found, found"
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_version_is_said_once() -> None:
+    from importlib.metadata import version
+
+    from pidm_nav import __version__
+
+    _setuptools()  # skips where pyproject.toml cannot be read
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert project["version"] == __version__ == version("pidm-nav")
+    assert f"version: {__version__}" in citation
