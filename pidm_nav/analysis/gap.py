@@ -14,95 +14,28 @@ deterministic expert has Delta = 0 in truth, so what is measured on A* data is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.analysis import figures
+from pidm_nav.analysis.clusters import Array, Floats, Integers, cluster_states, state_dataset
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.replay import demo_layout, demo_states
+from pidm_nav.demos.replay import demo_layout
 from pidm_nav.layout import Layout
-from pidm_nav.tasks import TASKS, split_state
+from pidm_nav.tasks import split_state
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 RADIUS = 60.0  # px around a goal that count as near it
 ZONES = ("arriving", "leaving", "elsewhere")
 
 
-def state_dataset(dataset: DemoDataset) -> DemoDataset:
-    """The dataset with full states for observations, where it is of a navigation task."""
-    if dataset.task not in TASKS and dataset.task != "custom":
-        return dataset
-    episodes = (replace(episode, observations=demo_states(dataset, i)) for i, episode in enumerate(dataset))
-    kept = {k: v for k, v in dataset.env_kwargs.items() if k not in ("relative_goals", "observe_goals")}
-    source = {"made_by": dataset.source.get("made_by", "unknown"), "env_kwargs": kept}
-    return DemoDataset(dataset.task, tuple(episodes), source)
-
-
 @dataclass(frozen=True, eq=False)
-class StateClusters:
-    """K-means centres, and how states are scaled to be compared with them."""
-
-    features: Integers  # (F,) columns of the state that vary
-    weight: Floats  # (F,)
-    centres: Floats  # (K, F) scaled
-
-    def scale(self, states: Array) -> Floats:
-        """(N, F) what distances are measured in."""
-        scaled: Floats = states[:, self.features].astype(np.float64) * self.weight
-        return scaled
-
-    def assign(self, states: Array) -> Integers:
-        """(N,) the cluster of each state."""
-        from scipy.spatial import cKDTree
-
-        return np.asarray(cKDTree(self.centres).query(self.scale(states))[1], dtype=np.int64)
-
-
-def cluster_states(
-    dataset: DemoDataset, clusters: int, rng: np.random.Generator, keep_goals_apart: bool = True
-) -> StateClusters:
-    """K-means on every state of a dataset.
-
-    Args:
-        dataset: demonstrations with full states, see `state_dataset`.
-        clusters: K.
-        rng: draws the first centres.
-        keep_goals_apart: weigh a reached flag by twice the diagonal of where positions lie, so that no cluster
-            mixes states that head for different goals. Off, a flag counts as one pixel, that is nothing.
-    """
-    from sklearn.cluster import KMeans
-
-    if dataset.episodes[0].observations.ndim != 2:
-        raise ValueError("these demonstrations hold images: clusters need states, one row of numbers a step")
-    states = np.concatenate([episode.observations for episode in dataset]).astype(np.float64)
-    features = np.flatnonzero(np.ptp(states, axis=0) > 0)
-    distinct = len(np.unique(states[:, features], axis=0))
-    if not 1 <= clusters <= distinct:
-        raise ValueError(
-            f"{clusters} clusters of {distinct} different states cannot be made: "
-            f"choose 1 to {distinct} clusters, or give more demonstrations"
-        )
-    weight = np.ones(len(features))
-    if not dataset.goal_flags:  # nothing is known about the units
-        weight /= states[:, features].std(axis=0)
-    elif keep_goals_apart:
-        apart = 2 * float(np.hypot(*np.ptp(states[:, :2], axis=0)))
-        weight[np.isin(features, dataset.goal_flags)] = apart
-    points = states[:, features] * weight
-    # one start from k-means++ is enough with hundreds of centres: others differ in the third digit
-    found = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(points)
-    return StateClusters(features, weight, found.cluster_centers_)
-
-
-class Decomposition(NamedTuple):
+class Decomposition:
     """Var(a|s) and its parts, summed over the action's axes, for each of S clusters that has actions."""
 
     cluster: Integers  # (S,) label
@@ -123,12 +56,12 @@ def decompose(actions: Array, now: Integers, future: Integers) -> Decomposition:
     cell, owner = cell.reshape(-1), pairs[:, 0]  # owner: the cluster (index) of each cell
     count, size = np.bincount(row), np.bincount(cell)
 
-    def means(groups: Integers, sizes: Integers) -> Floats:
+    def means(groups: Array, sizes: Array) -> Floats:
         return np.stack([np.bincount(groups, axis) / sizes for axis in actions.T], axis=1)
 
-    def squares(deviations: Floats, groups: Integers, weights: Any = 1.0) -> Floats:
-        summed: Floats = np.bincount(groups, weights * (deviations**2).sum(axis=1), minlength=len(cluster))
-        return summed
+    def squares(deviations: Floats, groups: Array, weights: Any = 1.0) -> Floats:
+        summed = np.bincount(groups, weights * (deviations**2).sum(axis=1), minlength=len(cluster))
+        return np.asarray(summed, dtype=np.float64)
 
     mean, cell_mean = means(row, count), means(cell, size)
     total = squares(actions - mean[row], row)
@@ -204,12 +137,11 @@ class Gap:
     def rows(self) -> list[figures.Row]:
         """One row a cluster."""
         columns = {"x": self.positions[:, 0], "y": self.positions[:, 1], "goals_reached": self.goals_reached}
-        columns |= {**self.parts._asdict(), "distance": self.distance}
+        columns |= {each.name: getattr(self.parts, each.name) for each in fields(self.parts)}
+        columns |= {"distance": self.distance}
         columns |= dict(zip(ZONES, self.zones.T, strict=True))
         names = {"task": self.task, "demonstrator": self.demonstrator}
-        return [
-            {**names, **{k: v[i].item() for k, v in columns.items()}} for i in range(len(self.parts.cluster))
-        ]
+        return [{**names, **{k: v[i].item() for k, v in columns.items()}} for i in range(len(self.parts.cluster))]
 
 
 def goal_zones(states: Array, radius: float = RADIUS) -> tuple[Floats, NDArray[np.bool_]]:
@@ -280,7 +212,7 @@ def plot_gap(gaps: Sequence[Gap], top: float | None = None, radius: float = RADI
         order = np.argsort(gap.parts.delta)  # large values on top
         size = 9 + 46 * np.sqrt(gap.parts.count / gap.parts.count.max())
         marks = ax.scatter(
-            *gap.positions[order].T, s=size[order], c=gap.parts.delta[order], vmin=0, vmax=top,
+            gap.positions[order, 0], gap.positions[order, 1], s=size[order], c=gap.parts.delta[order], vmin=0, vmax=top,
             cmap="viridis", edgecolors="white", linewidths=0.3, zorder=5,
         )  # fmt: skip
         for goal in gap.layout.goals.tolist():
@@ -289,7 +221,5 @@ def plot_gap(gaps: Sequence[Gap], top: float | None = None, radius: float = RADI
         ax.set_title(f"{figures.title(gap.task)}, {gap.demonstrator}", fontsize=12)
         text = f"mean Δ {row['delta']:.3f}: {row['delta_near']:.3f} within {radius:g} px of a goal, "
         ax.set_xlabel(text + f"{row['delta_elsewhere']:.3f} elsewhere", fontsize=9)
-    figure.colorbar(
-        marks, ax=axes, label="Δ(s)", extend="max", shrink=0.6, aspect=30, location="bottom", pad=0.02
-    )
+    figure.colorbar(marks, ax=axes, label="Δ(s)", extend="max", shrink=0.6, aspect=30, location="bottom", pad=0.02)
     return figure

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.analysis import figures
-from pidm_nav.analysis.gap import StateClusters, cluster_states, state_dataset
+from pidm_nav.analysis.clusters import StateClusters, cluster_states, state_dataset
 from pidm_nav.analysis.predictor import MakePredictor, prediction_errors, predictor_maker
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -104,16 +104,11 @@ def horizon_curve(
     parts = [dataset.split(training, rng) for _ in range(splits)]
     variance = np.array([future_variance(states, found, k, clamp_end) for k in horizons])
     errors = np.array(
-        [
-            [prediction_errors(make().fit(first, k), second, k, clamp_end) for first, second in parts]
-            for k in horizons
-        ]
+        [[prediction_errors(make().fit(first, k), second, k, clamp_end) for first, second in parts] for k in horizons]
     )  # (horizons, splits, 3)
     name = predictor if isinstance(predictor, str) else make().name
     who = figures.demonstrator(dataset)
-    return HorizonCurve(
-        dataset.task, who, name, tuple(horizons), variance, errors[:, :, 1], errors[:, :, 0]
-    )
+    return HorizonCurve(dataset.task, who, name, tuple(horizons), variance, errors[:, :, 1], errors[:, :, 0])
 
 
 def plot_horizon_curves(curves: Sequence[HorizonCurve]) -> Figure:

@@ -8,9 +8,8 @@ the nearest neighbour's future is such a draw.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -183,8 +182,9 @@ def plot_error_curves(curves: Sequence[ErrorCurve]) -> Figure:
             ax.axhline(noise_floor(), color="0.45", linewidth=1, linestyle="--", label="noise alone")
         figures.tidy(ax)
         ax.set_xscale("log")
-        ticks = figures.unique([str(size) for c in curves if c.task == task for size in c.sizes])
-        ax.set_xticks([int(tick) for tick in ticks], ticks)
+        ticks = sorted({size for c in curves if c.task == task for size in c.sizes})
+        shown = [size for size, after in zip(ticks, [*ticks[1:], np.inf], strict=True) if after > 1.2 * size]
+        ax.set_xticks(shown, [str(size) for size in shown])  # 40 would lie under 45
         ax.set_xticks([], minor=True)
         ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if ours else ""))
         ax.set_ylim(bottom=0)
@@ -195,104 +195,3 @@ def plot_error_curves(curves: Sequence[ErrorCurve]) -> Figure:
 
 def _mean_std(values: Floats) -> tuple[Floats, Floats]:
     return values.mean(axis=1), values.std(axis=1)
-
-
-class Point(NamedTuple):
-    """A sweep's agents of one task, demonstrator and number of demonstrations."""
-
-    task: str
-    demonstrator: str
-    demos: int
-    seeds: int
-    error: float  # of the state predictor on held-out episodes, mean over subsets
-    goal_ratio: float  # of the agents, mean over seeds at the best checkpoint
-
-
-class Correlation(NamedTuple):
-    """Rank correlation of prediction error and performance."""
-
-    points: list[Point]
-    spearman: float
-    p: float  # two-sided
-
-
-def sweep_correlation(
-    results: Sequence[Path], datasets: Sequence[DemoDataset], subsets: int = 50, agent: str = "pidm",
-    *, rng: np.random.Generator,
-) -> Correlation:  # fmt: skip
-    """Prediction error against rollout performance, over folders that `pidm-nav sweep` wrote.
-
-    Args:
-        results: the folders.
-        datasets: the demonstrations they were trained on, to measure the predictor's error with.
-        subsets: random subsets a size.
-        agent: whose performance.
-        rng: draws the subsets.
-    """
-    from scipy.stats import spearmanr
-
-    from pidm_nav.experiments.curves import mean_curve, seed_scores
-    from pidm_nav.experiments.results import make_curves, read_manifest, read_results
-
-    known = {(d.task, figures.demonstrator(d)): d for d in datasets}
-    points = []
-    for folder in results:
-        made_by = _sweep_demonstrator(read_manifest(folder))
-        for curve in make_curves(read_results(folder)[0], made_by):
-            if curve.agent != agent:
-                continue
-            if (curve.task, made_by) not in known:
-                raise ValueError(
-                    f"the sweep in '{folder}' learned {curve.task} from {made_by} demonstrations, "
-                    "which were not given: add them to --demos"
-                )
-            dataset = known[curve.task, made_by]
-            sizes = [size for size in curve.sizes if size < len(dataset)]  # with all, none is held out
-            errors = error_curve(dataset, sizes=sizes, subsets=subsets, rng=rng).distance.mean(axis=1)
-            ratios, seeds = mean_curve(curve), np.isfinite(seed_scores(curve)).sum(axis=1)
-            points += [
-                Point(curve.task, made_by, size, int(n), float(error), float(ratio))
-                for size, n, error, ratio in zip(sizes, seeds, errors, ratios, strict=False)
-                if np.isfinite(ratio)
-            ]
-    if len(points) < 3:
-        raise ValueError(
-            f"the sweeps hold {len(points)} results of {agent} with held-out demonstrations: 3 are needed"
-        )
-    rank = spearmanr([point.error for point in points], [point.goal_ratio for point in points])
-    return Correlation(points, float(rank.statistic), float(rank.pvalue))
-
-
-def _sweep_demonstrator(manifest: Mapping[str, Any]) -> str:
-    """Human, A* or another, from a sweep's manifest."""
-    made_by = str(manifest["demos_from"])
-    return {"astar": "A*", "paper": "human"}.get(made_by, made_by)
-
-
-def plot_correlation(correlation: Correlation) -> Figure:
-    """Performance against prediction error: a marker a task, a colour a demonstrator, numbers for sizes."""
-    from matplotlib.lines import Line2D
-
-    points = correlation.points
-    tasks, names = (figures.unique([getattr(p, key) for p in points]) for key in ("task", "demonstrator"))
-    figure, (ax,) = figures.panels(1, width=7.2, height=4.8)
-    for point in points:
-        marker, hue = figures.MARKERS[tasks.index(point.task) % 6], figures.colour(point.demonstrator, names)
-        style = {"color": hue, "markeredgecolor": "white", "markersize": 9, "alpha": 0.9}
-        ax.plot(point.error, point.goal_ratio, marker, **style)
-        ax.annotate(str(point.demos), (point.error, point.goal_ratio), (5, 4), textcoords="offset points",
-                    fontsize=7, color="0.4")  # fmt: skip
-    figures.tidy(ax)
-    ax.set(xlabel="state prediction error (px)", ylabel="goals reached", xscale="log")
-    ax.set_ylim(top=1.05)
-    ax.set_title(f"Spearman {correlation.spearman:.2f} over {len(points)} settings", fontsize=12)
-    ticks = [t for t in (7, 8, 10, 12, 15, 20, 30, 40, 60, 80) if ax.get_xlim()[0] < t < ax.get_xlim()[1]]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.set_xticks([], minor=True)
-    handles = [Line2D([], [], color=figures.colour(name, names), lw=4, label=name) for name in names]
-    handles += [
-        Line2D([], [], color="0.4", marker=figures.MARKERS[i % 6], lw=0, label=figures.title(task))
-        for i, task in enumerate(tasks)
-    ]
-    ax.legend(handles=handles, frameon=False, fontsize=9)
-    return figure
