@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -228,9 +229,7 @@ def _check_ffmpeg() -> Check:
     """The ffmpeg that writes mp4 files."""
     cost, remedy = "no mp4 videos; GIFs work", "pip install imageio-ffmpeg"
     try:
-        import imageio_ffmpeg
-
-        release = str(imageio_ffmpeg.get_ffmpeg_version())
+        release = str(import_module("imageio_ffmpeg").get_ffmpeg_version())
     except (ImportError, RuntimeError, OSError) as error:
         return Check("ffmpeg", False, " ".join(str(error).split()), cost, remedy)
     return Check("ffmpeg", True, f"{release}, for mp4 videos", cost, remedy)

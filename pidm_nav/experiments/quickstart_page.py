@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -147,7 +148,7 @@ def _draw_curve(result: Result, path: Path) -> None:
             ax.plot(line.sizes, line.mean, "-o", color=colour, linewidth=2, label=line.label)
             low, high = line.mean - np.nan_to_num(line.std), line.mean + np.nan_to_num(line.std)
             ax.fill_between(line.sizes, low.clip(0, 1), high.clip(0, 1), color=colour, alpha=0.14, linewidth=0)
-            points = {"color": colour, "s": 14, "alpha": 0.55, "linewidths": 0}
+            points: dict[str, Any] = {"color": colour, "s": 14, "alpha": 0.55, "linewidths": 0}
             for size, scores in zip(line.sizes, seed_scores(curve), strict=True):
                 ax.scatter([size] * len(scores), scores, **points)
         ax.set(xscale="log", ylim=(-0.02, 1.02), xlabel="human-like demonstrations", ylabel="goals reached")

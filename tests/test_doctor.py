@@ -1,0 +1,112 @@
+"""The doctor: every check tells what it found, and an absence what it costs."""
+
+import builtins
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pidm_nav import __version__
+from pidm_nav.cli import main
+from pidm_nav.commands import start
+
+NAMES = ["pidm-nav", "Python", "torch", "folder", "display", "gamepad", "ffmpeg", *start.OPTIONAL]
+
+
+def found(folder: Path) -> dict[str, start.Check]:
+    return {check.name: check for check in start.examine(folder)}
+
+
+def test_every_check_is_made_and_tells_something(tmp_path):
+    checks = start.examine(tmp_path)
+    assert [check.name for check in checks] == NAMES
+    assert all(check.detail for check in checks)
+    assert all(check.cost and check.remedy for check in checks if not check.found)
+
+
+def test_command_prints_every_check_and_exits_0(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["doctor"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in NAMES)
+    assert __version__ in shown
+    assert "pidm-nav quickstart" in shown
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", start.OPTIONAL)
+def test_missing_package_costs_something_and_can_be_installed(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(start, "find_spec", lambda wanted: None if wanted == name else SimpleNamespace())
+    check = found(tmp_path)[name]
+    assert not check.found
+    assert check.remedy.startswith("pip install ")
+    main(["doctor"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert check.remedy in shown
+    assert check.cost in shown
+
+
+def test_folder_of_a_packages_name_is_not_the_package(monkeypatch):
+    (name, about) = next(iter(start.OPTIONAL.items()))
+    monkeypatch.setattr(start, "find_spec", lambda _: SimpleNamespace())
+
+    def lost(_: str) -> str:
+        raise start.PackageNotFoundError
+
+    monkeypatch.setattr(start, "version", lost)
+    assert not start._check_package(name, *about).found
+
+
+def test_folder_that_is_not_there_or_writable(tmp_path):
+    check = found(tmp_path / "gone")["folder"]
+    assert not check.found
+    assert "gone" in check.detail
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="displays have names on Linux only")
+def test_no_display_on_linux(tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    check = found(tmp_path)["display"]
+    assert not check.found
+    assert "record" in check.cost
+
+
+def test_a_driver_that_draws_nowhere_is_no_display(tmp_path, monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    check = found(tmp_path)["display"]
+    assert not check.found
+    assert "dummy" in check.detail
+
+
+def test_display_that_cannot_be_opened_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "no-such-driver")
+    assert not found(tmp_path)["display"].found
+
+
+def test_missing_ffmpeg_leaves_gifs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    check = found(tmp_path)["ffmpeg"]
+    assert not check.found
+    assert "GIF" in check.cost
+
+
+def test_missing_torch_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert not found(tmp_path)["torch"].found
+
+
+def test_nothing_optional_is_imported(tmp_path, monkeypatch):
+    real = builtins.__import__
+    seen = []
+
+    def watch(name, *args, **kwargs):
+        seen.append(name.partition(".")[0])
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", watch)
+    start.examine(tmp_path)
+    assert not set(start.OPTIONAL) & set(seen)
