@@ -1,0 +1,29 @@
+# What continuous integration runs, one target a part. `make` alone runs them all in the active environment.
+PYTHON ?= python
+
+.PHONY: all test slow lint types format pictures ci
+
+all: lint types test
+
+test:  ## the default suite, in parallel
+	$(PYTHON) -m pytest -n auto
+
+slow:  ## what takes longer than about 20 seconds
+	$(PYTHON) -m pytest -m slow
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+types:
+	$(PYTHON) -m mypy
+
+format:
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+pictures:  ## the README's and the docs' pictures
+	$(PYTHON) scripts/make_pictures.py
+
+ci:  ## exactly what continuous integration runs, in a fresh virtual environment
+	.ci/run

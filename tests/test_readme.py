@@ -1,0 +1,166 @@
+"""What README and docs say is true: code runs, commands parse, links lead somewhere, the tree is the repository's."""
+
+import functools
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pidm_nav.cli import COMMANDS, Command
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^(?:<!-- skip: (?P<skip>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+SHELL = ("bash", "sh", "shell", "console", "")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _blocks(path: Path) -> list[re.Match[str]]:
+    return list(FENCE.finditer(path.read_text(encoding="utf-8")))
+
+
+def _program(path: Path) -> str:
+    """The page's Python blocks as one program, each on the lines it has in the page, so that errors point there."""
+    lines = [""] * len(path.read_text(encoding="utf-8").splitlines())
+    for block in _blocks(path):
+        if block["language"] == "python" and block["skip"] is None:
+            first = block.string.count("\n", 0, block.start("code"))
+            code = block["code"].splitlines()
+            lines[first : first + len(code)] = code
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if _program(path).strip()], ids=_name)
+def test_python_blocks_run(path: Path, tmp_path: Path) -> None:
+    script = tmp_path / f"{path.stem}.md.py"
+    script.write_text(_program(path), encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINARI_DATASETS_PATH": str(tmp_path / "minari")}
+    ended = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def _commands() -> list[tuple[str, str]]:
+    """Every `pidm-nav ...` line of the pages' shell blocks, with its page."""
+    found = []
+    for path in PAGES:
+        for block in _blocks(path):
+            if block["language"] not in SHELL:
+                continue
+            for line in block["code"].replace("\\\n", " ").splitlines():
+                for part in re.split(r"&&|\|\||;|\|", line.split(" #")[0]):
+                    if part.strip().removeprefix("$ ").startswith("pidm-nav"):
+                        found.append((_name(path), part.strip().removeprefix("$ ")))
+    return found
+
+
+def _examples() -> list[tuple[str, str]]:
+    return [("pidm-nav --help", command.example) for command in COMMANDS.values()]
+
+
+def _parse(command: Command, arguments: list[str]) -> None:
+    """Parse a command line by its function's signature, without running the function."""
+    import tyro
+
+    module, _, name = command.function.partition(":")
+    function = getattr(importlib.import_module(f"pidm_nav.commands.{module}"), name)
+
+    @functools.wraps(function)
+    def idle(*positional: object, **keywords: object) -> None:
+        return None
+
+    tyro.cli(idle, args=arguments)
+
+
+@pytest.mark.parametrize(("page", "line"), sorted({*_commands(), *_examples()}))
+def test_shell_commands_parse(page: str, line: str) -> None:
+    words = shlex.split(line)[1:]
+    if not words or words in (["--version"], ["--help"]):
+        return
+    command = COMMANDS.get(" ".join(words[:2])) or COMMANDS.get(words[0])
+    assert command is not None, f"{page}: there is no command in '{line}'"
+    arguments = words[len(command.words.split()) :]
+    try:
+        _parse(command, [argument for argument in arguments if argument != "--debug"])
+    except SystemExit as ended:
+        assert "--help" in arguments, f"{page}: '{line}' does not parse ({ended.code})"
+
+
+def test_a_wrong_flag_would_be_noticed() -> None:
+    with pytest.raises(SystemExit):
+        _parse(COMMANDS["evaluate"], ["runs/x", "--no-such-flag"])
+
+
+def _links(path: Path) -> list[str]:
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    text = re.sub(r"`[^`\n]*`(?!\])", "", text)
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"(?:src|href)=\"([^\"]+)\"", text)
+    return [link for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def _anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_relative_links_lead_somewhere(path: Path) -> None:
+    for link in _links(path):
+        target, _, anchor = link.partition("#")
+        file = (path.parent / target).resolve() if target else path
+        assert file.exists(), f"{_name(path)} links to {link}, which is not there"
+        if anchor and file.suffix == ".md":
+            assert anchor in _anchors(file), f"{_name(path)} links to {link}, which has no such heading"
+
+
+def test_the_index_names_every_page_and_example() -> None:
+    linked = {link.partition("#")[0] for link in _links(ROOT / "docs" / "README.md")}
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= linked
+    assert {f"../examples/{path.name}" for path in (ROOT / "examples").glob("*.py")} <= linked
+
+
+def _tree() -> list[str]:
+    """The paths that the README's annotated tree names: in each line the words before the first that is no name."""
+    (block,) = [b["code"] for b in _blocks(ROOT / "README.md") if re.search(r"^pidm_nav/", b["code"], re.M)]
+    paths: list[str] = []
+    folders: list[tuple[int, str]] = []
+    for line in block.splitlines():
+        indent = len(line) - len(line.lstrip(" │├└─"))
+        while folders and folders[-1][0] >= indent:
+            folders.pop()
+        parent = folders[-1][1] if folders else ""
+        for word in line.lstrip(" │├└─").replace(",", " ").split():
+            if not re.fullmatch(r"[\w.*-]+/|\.?[\w*-]+\.\w+|\.[\w/]+|LICENSE|Makefile", word):
+                break
+            paths.append(parent + word)
+            if word.endswith("/"):
+                folders.append((indent, parent + word))
+    return paths
+
+
+def test_the_tree_names_only_what_exists() -> None:
+    paths = _tree()
+    assert len(paths) > 20
+    for path in paths:
+        assert list(ROOT.glob(path.rstrip("/"))), f"the README's tree names {path}, which is not there"
+
+
+def test_the_tree_misses_no_module() -> None:
+    named = set(_tree())
+    modules = {f"pidm_nav/{path.name}" for path in (ROOT / "pidm_nav").glob("*.py")} - {"pidm_nav/__init__.py"}
+    packages = {f"pidm_nav/{path.parent.name}/" for path in (ROOT / "pidm_nav").glob("*/__init__.py")}
+    packages -= {"pidm_nav/agents/", "pidm_nav/demos/"}  # links to the folders of the same name
+    missing = {*modules, *packages, "agents/", "demos/", "tests/", "examples/", "docs/"} - named
+    assert not missing, f"the README's tree does not name {sorted(missing)}"
