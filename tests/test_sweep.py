@@ -1,0 +1,307 @@
+"""A sweep can be stopped, killed and joined, gives the same numbers again, and refuses what it cannot do."""
+
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pidm_nav.cli import main
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.formats import load_demos, save_demos
+from pidm_nav.experiments import engines
+from pidm_nav.experiments.engines import Outcome, attempt, run_local, run_ray
+from pidm_nav.experiments.results import Cell, make_curves, read_results
+from pidm_nav.experiments.sources import find_demos
+from pidm_nav.experiments.sweep import Job, Sweep, run_job, run_sweep, sample_demos
+from pidm_nav.tasks import TASKS
+
+
+@pytest.fixture(scope="module")
+def dataset() -> DemoDataset:
+    return collect(AStarExpert("zigzag"), "zigzag", episodes=4, seed=0, made_by="astar")
+
+
+@pytest.fixture(scope="module")
+def file(dataset: DemoDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("demos") / "zigzag_astar.npz"
+    save_demos(dataset, path)
+    return path
+
+
+@pytest.fixture()
+def tiny(dataset: DemoDataset) -> Sweep:
+    agents = ("bc", "retrieval-bc")
+    return Sweep({"zigzag": dataset}, agents, (1, 2), 2, "astar", steps=4, episodes=2, checkpoints=(0.5,))
+
+
+def here(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+    """An engine without processes."""
+    return ((job, attempt(function, job)) for job in jobs)
+
+
+def breaking(task_agent: str) -> Any:
+    """An engine in which one agent's jobs fail."""
+
+    def run(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+        def broken(job: Job) -> Outcome:
+            if job.cell.agent == task_agent:
+                raise RuntimeError("out of luck")
+            return function(job)
+
+        return here(broken, jobs)
+
+    return run
+
+
+def scores(folder: Path) -> dict[str, Any]:
+    """Every result but for the time it took."""
+    found = {}
+    for path in sorted((folder / "jobs").glob("*.json")):
+        content = json.loads(path.read_text())
+        assert content.pop("seconds", 0) >= 0
+        found[path.name] = content
+    return found
+
+
+def test_cells_are_seed_major(tiny: Sweep) -> None:
+    cells = tiny.cells()
+    assert len(cells) == len(set(cells)) == 8
+    assert [cell.seed for cell in cells] == [0] * 4 + [1] * 4
+
+
+def test_the_sample_depends_on_seed_task_and_number_only(dataset: DemoDataset) -> None:
+    def picked(seed: int, agent: str) -> list[int]:
+        sample = sample_demos(dataset, Cell(seed, "zigzag", 2, agent))
+        return [dataset.episodes.index(episode) for episode in sample]
+
+    assert picked(0, "bc") == picked(0, "pidm") == picked(0, "retrieval-bc")
+    assert len({tuple(picked(seed, "bc")) for seed in range(20)}) > 5
+
+
+def test_results_are_scores_with_their_origin(tiny: Sweep, tmp_path: Path) -> None:
+    done = run_sweep(tiny, tmp_path, here)
+    found = scores(tmp_path)
+    assert set(found) == {f"{cell.name}.json" for cell in tiny.cells()} and len(done) == 8
+    result = found["zigzag_bc_2_1.json"]
+    assert [checkpoint["step"] for checkpoint in result["checkpoints"]] == [2, 4]
+    for checkpoint in result["checkpoints"]:
+        assert len(checkpoint["goals"]) == 2
+        assert checkpoint["goal_ratio"] == pytest.approx(np.mean(checkpoint["goals"]) / 6)
+    assert len(found["zigzag_retrieval-bc_2_1.json"]["checkpoints"]) == 1  # nothing is trained
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["version"] == result["version"] and manifest["demos"]["zigzag"]["episodes"] == 4
+    curves = make_curves(read_results(tmp_path)[0], "astar")
+    assert [(c.agent, c.sizes, c.scores.shape) for c in curves] == [
+        ("bc", (1, 2), (2, 2, 2)),
+        ("retrieval-bc", (1, 2), (2, 2, 1)),
+    ]
+
+
+def test_what_is_done_is_not_done_again(tiny: Sweep, tmp_path: Path) -> None:
+    run_sweep(replace(tiny, seeds=1), tmp_path, here)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
+    ran: list[Cell] = []
+    run_sweep(tiny, tmp_path, here, on_result=lambda cell, _: ran.append(cell))
+    assert {cell.seed for cell in ran} == {1} and len(ran) == 4
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    assert len(run_sweep(replace(tiny, agents=(*tiny.agents, "pidm")), tmp_path, here)) == 12  # joins later
+
+
+def test_shards_share_the_work(tiny: Sweep, tmp_path: Path) -> None:
+    parts = [run_sweep(tiny, tmp_path, here, shard=(index, 3)) for index in range(3)]
+    assert sum(map(len, parts)) == 8 and len(scores(tmp_path)) == 8
+
+
+@pytest.mark.parametrize(
+    "change", [{"steps": 5}, {"episodes": 3}, {"demos_from": "human"}, {"checkpoints": ()}, {"preset": "paper"}]
+)
+def test_different_configurations_do_not_mix(tiny: Sweep, tmp_path: Path, change: dict[str, Any]) -> None:
+    run_sweep(replace(tiny, seeds=1, sizes=(1,), agents=("bc",)), tmp_path, here)
+    before = scores(tmp_path)
+    with pytest.raises(ValueError, match="choose another --out"):
+        run_sweep(replace(tiny, **change), tmp_path, here)
+    assert scores(tmp_path) == before
+
+
+def test_other_data_versions_and_strays_do_not_mix(tiny: Sweep, tmp_path: Path, dataset: DemoDataset) -> None:
+    tiny = replace(tiny, seeds=1, sizes=(1,), agents=("retrieval-bc",))
+    run_sweep(tiny, tmp_path, here)
+    with pytest.raises(ValueError, match=r"demos\.zigzag"):
+        run_sweep(replace(tiny, datasets={"zigzag": dataset[:3]}), tmp_path, here)
+    path = tmp_path / "manifest.json"
+    text = path.read_text()
+    path.write_text(text.replace('"version": "', '"version": "9.'))
+    with pytest.raises(ValueError, match=r"made with version 9\..*, not"):
+        run_sweep(tiny, tmp_path, here)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"no manifest\.json"):
+        run_sweep(tiny, tmp_path, here)
+    path.write_text(text)
+    result = tmp_path / "jobs" / "zigzag_retrieval-bc_1_0.json"
+    result.write_text(result.read_text().replace('"identity": "', '"identity": "0'))
+    with pytest.raises(ValueError, match="another configuration"):
+        run_sweep(tiny, tmp_path, here)
+    result.write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        run_sweep(tiny, tmp_path, here)
+
+
+def test_a_failing_job_is_recorded_and_retried_on_request(tiny: Sweep, tmp_path: Path) -> None:
+    assert len(run_sweep(tiny, tmp_path, breaking("bc"))) == 4
+    failed = read_results(tmp_path)[1]
+    assert len(failed) == 4 and {cell.agent for cell in failed} == {"bc"}
+    for content in failed.values():
+        assert content["error"] == "RuntimeError: out of luck" and "Traceback" in content["traceback"]
+    assert len(run_sweep(tiny, tmp_path, here)) == 4  # left alone
+    assert len(run_sweep(tiny, tmp_path, here, retry_failed=True)) == 8
+    assert read_results(tmp_path)[1] == {} and not list((tmp_path / "jobs").glob("*.error.json"))
+
+
+def command(out: Path, file: Path, *extra: str) -> list[str]:
+    words = ["sweep", "--out", str(out), "--tasks", "zigzag", "--demos", str(file), "--agents"]
+    words += ["bc,retrieval-bc", "--num-demos", "1,3", "--seeds", "3", "--steps", "4", "--episodes", "2"]
+    words += ["--checkpoints", ""]
+    return [*words, *extra]
+
+
+def start(out: Path, file: Path) -> "subprocess.Popen[str]":
+    """A sweep in a process of its own, of which two jobs are done."""
+    words = [sys.executable, "-m", "pidm_nav.cli", *command(out, file, "--jobs", "1")]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    for number in (1, 2):
+        line = process.stdout.readline()
+        assert line.startswith(f"{number}/12 "), line + process.stdout.read()
+    return process
+
+
+def test_a_killed_sweep_goes_on_to_the_same_results(file: Path, tmp_path: Path) -> None:
+    process = start(tmp_path / "killed", file)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    done = scores(tmp_path / "killed")
+    assert 2 <= len(done) < 12
+    main(command(tmp_path / "killed", file))
+    plan = Sweep({"zigzag": load_demos(file)}, ("bc", "retrieval-bc"), (1, 3), 3, "astar", steps=4, episodes=2)
+    run_sweep(replace(plan, checkpoints=()), tmp_path / "whole", here)
+    assert len(scores(tmp_path / "whole")) == 12
+    assert scores(tmp_path / "killed") == scores(tmp_path / "whole")
+    assert scores(tmp_path / "killed").items() >= done.items()
+
+
+def test_ctrl_c_leaves_a_message_and_a_folder_to_go_on_with(file: Path, tmp_path: Path) -> None:
+    process = start(tmp_path, file)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate()
+    assert process.returncode == 130
+    assert "of 12 jobs are done and safe" in output and "Traceback" not in output
+    assert 2 <= len(read_results(tmp_path)[0]) < 12
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_both_engines_give_the_same_bits(tiny: Sweep, tmp_path: Path) -> None:
+    sweep = replace(tiny, agents=("bc", "pidm", "retrieval-bc"), seeds=1, steps=20)
+    run_sweep(sweep, tmp_path / "local", partial(run_local, workers=2))
+    run_sweep(sweep, tmp_path / "ray", partial(run_ray, workers=2, address="local"))
+    assert len(scores(tmp_path / "local")) == 6
+    assert scores(tmp_path / "local") == scores(tmp_path / "ray")
+
+
+def test_jobs_do_not_depend_on_what_ran_before(tiny: Sweep, dataset: DemoDataset) -> None:
+    config = replace(tiny.training("zigzag", "pidm"), seed=1)
+    job = Job(Cell(1, "zigzag", 2, "pidm"), dataset[:2], config, 2)
+    first = run_job(job)
+    run_job(replace(job, config=replace(config, seed=5)))
+    assert run_job(job)["checkpoints"] == first["checkpoints"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--tasks", "labyrinth"], "no task is called 'labyrinth'"),
+        (["--agents", "bc,gpt"], "no agent is called 'gpt'"),
+        (["--num-demos", "1,80"], "there are 4 demonstrations of zigzag, but --num-demos asks for 80"),
+        (["--num-demos", "few"], "--num-demos is 'few'"),
+        (["--num-demos", "0,1"], "must be at least 1"),
+        (["--tasks", "zigzag,maze"], "there are no demonstrations of maze"),
+        (["--demos-from", "astar"], "both given"),
+        (["--jobs", "0"], "--jobs is 0"),
+        (["--shard", "3/3"], "--shard is '3/3'"),
+        (["--checkpoints", "2"], "fractions"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_any_work(
+    words: list[str], sentence: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = command(tmp_path / "out", file)
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option in given:
+            given[given.index(option) + 1] = value
+        else:
+            given += [option, value]
+    with pytest.raises(SystemExit) as stopped:
+        main(given)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and error.startswith("error: ") and error.count("\n") == 1
+    assert sentence in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unwritable_folder_is_one_sentence(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(SystemExit) as stopped:
+        main(command(tmp_path / "taken" / "results", file))
+    assert stopped.value.code == 2
+    assert "choose another --out" in capsys.readouterr().err
+
+
+def test_missing_ray_is_one_sentence(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as stopped:
+        main(command(tmp_path / "out", file, "--engine", "ray"))
+    assert stopped.value.code == 2 and "pip install" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["astar", "human-like"])
+def test_demonstrations_of_the_package(kind: str) -> None:
+    datasets, label = find_demos(tuple(TASKS), demos_from=kind)
+    assert label == kind and {task: data.task for task, data in datasets.items()} == {t: t for t in TASKS}
+
+
+def test_demonstrations_by_file_and_folder(file: Path, tmp_path: Path, dataset: DemoDataset) -> None:
+    assert find_demos(["zigzag"], [str(file)])[1] == "astar"
+    datasets, label = find_demos(["zigzag"], demos_from=str(file.parent))
+    assert label == "astar" and len(datasets["zigzag"]) == 4
+    save_demos(dataset, tmp_path / "a.npz")
+    save_demos(dataset, tmp_path / "b.npz")
+    with pytest.raises(ValueError, match="both of zigzag"):
+        find_demos(["zigzag"], demos_from=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        find_demos(["zigzag"], demos_from=str(tmp_path / "nowhere"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="holds no demonstrations"):
+        find_demos(["zigzag"], demos_from=str(tmp_path / "empty"))
+
+
+def test_the_papers_recordings(shared: Path) -> None:
+    released = shared / "data" / "reference_format"
+    datasets, label = find_demos(tuple(TASKS), demos_from=str(released))
+    assert label == "human" and len(datasets["maze"]) == 2
+    compact = sorted(str(path) for path in (shared / "data" / "reference_demos").glob("*_human.npz"))
+    datasets, label = find_demos(tuple(TASKS), compact)
+    assert label == "human" and all(len(data) == 50 for data in datasets.values())
