@@ -39,3 +39,5 @@ for seed in range(seeds):
 Console().print(table)
 bc, pidm = np.mean(means["bc"]), np.mean(means["pidm"])
 print(f"mean over {seeds} seed(s): BC {bc:.2f}, PIDM {pidm:.2f} of the goals from {arguments.num_demos} demonstrations")
+if arguments.fast:
+    print("(--fast trains too little to compare the two: leave it out, or see pidm-nav quickstart)")

@@ -142,7 +142,7 @@ def _tree() -> list[str]:
             folders.pop()
         parent = folders[-1][1] if folders else ""
         for word in line.lstrip(" │├└─").replace(",", " ").split():
-            if not re.fullmatch(r"[\w.*-]+/|\.?[\w*-]+\.\w+|\.[\w/]+|LICENSE|Makefile", word):
+            if not re.fullmatch(r"(?:[\w.*-]+/)+|(?:[\w.*-]+/)*\.?[\w*-]+\.\w+|\.ci/run|LICENSE|Makefile", word):
                 break
             paths.append(parent + word)
             if word.endswith("/"):
