@@ -214,7 +214,7 @@ def _check_gamepad() -> Check:
     """The gamepads that are plugged in."""
     import pygame
 
-    cost, remedy = "record and play take the keyboard, whose actions have no half speed", "plug one in"
+    cost, remedy = "record and play take the keyboard, which steers less finely", "plug one in"
     try:
         pygame.joystick.init()
         names = [pygame.joystick.Joystick(index).get_name() for index in range(pygame.joystick.get_count())]
