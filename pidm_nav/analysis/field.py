@@ -241,12 +241,11 @@ def _direction_colours() -> list[Any]:
 
 
 def _compass(ax: Axes) -> None:
-    """Which hue asks for which direction, in the panel's upper right corner."""
-    inset = ax.inset_axes((0.9, 0.905, 0.09, 0.09), zorder=10)
+    """Which hue asks for which direction, above the panel's right corner."""
+    inset = ax.inset_axes((0.92, 1.005, 0.08, 0.08), zorder=10)
     inset.quiver(
         np.zeros(8), np.zeros(8), *(DIRECTIONS / np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)).T,
         color=_direction_colours(), angles="xy", scale_units="xy", scale=1, width=0.06,
     )  # fmt: skip
     inset.set(xlim=(-1.25, 1.25), ylim=(1.25, -1.25), xticks=[], yticks=[], aspect="equal")
-    inset.patch.set(facecolor="white", alpha=0.92)
-    inset.spines[:].set_color("0.7")
+    inset.axis("off")
