@@ -1,0 +1,215 @@
+"""The report holds the paper's figures and tables with our numbers, as files that stand on their own."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pidm_nav.cli import main
+from pidm_nav.demos.formats import load_demos
+from pidm_nav.experiments import paper
+from pidm_nav.experiments.page import render_page
+from pidm_nav.experiments.report import make_report, write_report
+from pidm_nav.experiments.results import identity, open_folder, read_results, write_result
+from pidm_nav.experiments.sweep import Sweep
+from pidm_nav.tasks import TASKS
+
+SIZES = (1, 2, 5, 10, 20, 50)
+# the first size at which each agent's made-up curve reaches 1; before it is at 0.3
+REACHED = {
+    "human": {"bc": 20, "pidm": 5, "retrieval-bc": 10},
+    "astar": {"bc": 10, "pidm": 1, "retrieval-bc": 2},
+}
+
+
+def make_results(folder: Path, label: str, seeds: int = 3, never: str = "") -> Path:
+    """A finished sweep of made-up scores; on `never`, BC reaches nothing."""
+    kind = "human-like" if label == "human" else label
+    datasets = {task: load_demos(f"{task}/{kind}") for task in TASKS}
+    sweep = Sweep(datasets, tuple(REACHED[label]), SIZES, seeds, label)
+    manifest = open_folder(folder, sweep.manifest())
+    for cell in sweep.cells():
+        score = 1.0 if cell.demos >= REACHED[label][cell.agent] else 0.3 + 0.01 * cell.seed
+        if (cell.task, cell.agent) == (never, "bc"):
+            score = 0.2
+        steps = (1000,) if cell.agent == "retrieval-bc" else (50, 1000)
+        checkpoints = [
+            {"step": step, "goal_ratio": score * step / 1000, "success": 0.0, "length": 1.0, "goals": [1]}
+            for step in steps
+        ]
+        result = {"identity": identity(manifest, cell), "checkpoints": checkpoints, "seconds": 3.0}
+        write_result(folder, cell, result)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of two sweeps."""
+    folder = tmp_path_factory.mktemp("report")
+    human, astar = make_results(folder / "human", "human", never="maze"), make_results(folder / "astar", "astar")
+    main(["report", str(human), str(astar), "--out", str(folder / "out")])
+    return folder / "out"
+
+
+def records(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_figures_are_png_and_pdf(made: Path) -> None:
+    names = {path.name for path in (made / "figures").iterdir()}
+    for name in ("efficiency-human", "retrieval-human", "best-last-human", "efficiency-astar", "demonstrations"):
+        assert {f"{name}.png", f"{name}.pdf"} <= names
+        assert (made / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (made / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_ratios_stand_beside_the_papers(made: Path) -> None:
+    rows = records(made / "tables" / "ratio-pidm-human-over-bc-human.csv")
+    by_task = {row["task"]: row for row in rows if row["level"] == "0.9"}
+    assert float(by_task["zigzag"]["ratio"]) == 20 / 5 and by_task["zigzag"]["bound"] == "="
+    assert float(by_task["maze"]["ratio"]) == 50 / 5 and by_task["maze"]["bound"] == ">"  # BC never reached it
+    assert [float(by_task[task]["paper"]) for task in (*TASKS, "average")] == [4, 2, 4, 4, 3.5]
+    rows = records(made / "tables" / "ratio-pidm-astar-over-pidm-human.csv")
+    average = next(row for row in rows if row["task"] == "average" and row["level"] == "0.9")
+    assert float(average["ratio"]) == 5 and float(average["paper"]) == 5.625
+    text = (made / "tables" / "ratio-pidm-human-over-bc-human.md").read_text()
+    assert "| paper η(90%) | 4 | 2 | 4 | 4 | 3.5 |" in text and "> 10" in text
+
+
+def test_scores_of_best_and_last_checkpoint(made: Path) -> None:
+    rows = records(made / "tables" / "scores-human-best.csv")
+    assert len(rows) == len(TASKS) * 3 * len(SIZES)
+    row = next(r for r in rows if (r["task"], r["agent"], r["demos"]) == ("maze", "pidm", "2"))
+    assert float(row["mean"]) == pytest.approx(0.31) and float(row["std"]) == pytest.approx(0.01)
+    assert float(row["low"]) <= float(row["iqm"]) <= float(row["high"])
+    assert (made / "tables" / "scores-human-last.csv").exists()
+    assert (made / "tables" / "welch-pidm-bc-human.csv").exists()
+
+
+def test_the_summary_holds_every_job(made: Path) -> None:
+    summary = json.loads((made / "summary.json").read_text())
+    assert {label: len(part["jobs"]) for label, part in summary.items()} == {"human": 216, "astar": 216}
+    assert summary["human"]["manifest"]["preset"] == "fast"
+
+
+class Page(HTMLParser):
+    """Collects what a page links to and checks that its elements are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "data"):
+                self.links.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        pass
+
+
+def test_the_page_needs_nothing_else(made: Path) -> None:
+    text = (made / "index.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert page.links and all(link.removeprefix("#") in page.ids for link in page.links)
+    assert not re.search(r"https?://|url\(|@import|<script|<img", text)
+    assert "prefers-color-scheme: dark" in text and "width=device-width" in text
+    assert len(text) < 1_000_000 and "nan" not in re.sub(r"<style>.*?</style>", "", text, flags=re.S).lower()
+
+
+def test_the_page_shows_curves_and_the_papers_numbers(made: Path) -> None:
+    text = (made / "index.html").read_text(encoding="utf-8")
+    assert text.count("<svg") == 7 * 4  # figures, tasks
+    assert "PIDM, 5 demonstrations: 1.00" in text
+    assert "PIDM reaches 90% of the task&#x27;s maximum with 5 demonstrations" in text
+    assert "paper: 3.5×" in text and "paper: 5.62×" in text
+
+
+def test_reports_are_the_same_every_time(made: Path) -> None:
+    report, _ = make_report([made.parent / "human", made.parent / "astar"])
+    assert render_page(report) == (made / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_sweep_that_has_only_begun(tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "begun", "human", seeds=1)
+    for path in (folder / "jobs").iterdir():
+        if not path.name.startswith(("zigzag_bc_1_", "zigzag_pidm_2_")):
+            path.unlink()
+    cell = next(iter(read_results(folder)[0]))
+    write_result(folder, type(cell)(0, "maze", 5, "bc"), {"error": "RuntimeError: <script>", "traceback": ""})
+    text = write_report([folder], tmp_path / "out").read_text(encoding="utf-8")
+    assert "1 jobs failed" in text and "RuntimeError: &lt;script&gt;" in text
+
+
+@pytest.mark.parametrize("case", ["nothing", "absent", "empty", "twice", "no folder", "unwritable"])
+def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    human = str(made.parent / "human")
+    (tmp_path / "file").write_text("")
+    empty = tmp_path / "empty"
+    shutil.copytree(made.parent / "human", empty, ignore=shutil.ignore_patterns("*_*.json"))
+    words, sentence = {
+        "nothing": ([], "no results given"),
+        "absent": ([str(tmp_path / "absent")], "holds no manifest.json"),
+        "empty": ([str(empty)], "no finished job"),
+        "twice": ([human, human], "second folder of human demonstrations"),
+        "no folder": ([str(tmp_path / "file")], "holds no manifest.json"),
+        "unwritable": ([human, "--out", str(tmp_path / "file" / "out")], "choose another --out"),
+    }[case]
+    if "--out" not in words:
+        words = [*words, "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", *words])
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and sentence in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("table", list(paper.TABLES.values()), ids=lambda table: table.name)
+def test_the_papers_averages_are_those_of_its_rows(table: paper.PaperTable) -> None:
+    for level, row in table.ratios.items():
+        assert np.mean(row) == pytest.approx(table.average[level], abs=0.005)
+
+
+@pytest.mark.parametrize("kind", sorted(paper.DATASETS))
+def test_the_papers_dataset_statistics_are_consistent(kind: str) -> None:
+    for statistics in paper.DATASETS[kind].values():
+        assert statistics.total_steps / 50 == pytest.approx(statistics.mean_length, abs=0.005)
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
+@pytest.mark.parametrize(("width", "scheme"), [(1280, 1), (390, 1), (1280, 0)], ids=["desktop", "phone", "dark"])
+def test_the_page_in_a_browser(width: int, scheme: int, made: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    picture = tmp_path / "page.png"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
+    flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    flags += [f"--user-data-dir={tmp_path / 'profile'}", f"--blink-settings=preferredColorScheme={scheme}"]
+    flags += [f"--screenshot={picture}", f"--window-size={width},1400"]
+    subprocess.run([str(BROWSER), *flags, (made / "index.html").as_uri()], capture_output=True, timeout=120)
+    pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
+    assert pixels.shape[:2] == (1400, width)
+    background = pixels[:, 2].mean()
+    assert background > 200 if scheme else background < 60
+    assert (pixels[:, -8:] == pixels[0, 0]).all()  # nothing runs over the right edge
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 200  # curves and text were drawn
