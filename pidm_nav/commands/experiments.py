@@ -146,6 +146,7 @@ class SweepView:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         # jobs differ a hundredfold in length: the time left is taken from the last half hour
         self.bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), speed_estimate_period=1800)
+        self.table = Table()
         self.live = Live(console=self.console, refresh_per_second=2, get_renderable=self._render)
 
     def __enter__(self) -> SweepView:
@@ -160,6 +161,7 @@ class SweepView:
     def start(self, count: int, done: Mapping[Cell, Outcome]) -> None:
         """Say what there is to do."""
         self.done, self.total = dict(done), count + len(done)
+        self.table = self._table()
         self.row = self.bar.add_task("jobs", total=count)
         if done:
             self.console.print(f"{len(done)} jobs were done before, {count} are left", highlight=False)
@@ -172,6 +174,7 @@ class SweepView:
             self.console.print(f"[red]failed:[/] {cell}: {outcome['error']}", highlight=False, soft_wrap=True)
         else:
             self.done[cell] = outcome
+            self.table = self._table()  # here, not while drawing, which another thread does
         if not self.console.is_terminal:
             score = "failed" if "error" in outcome else f"{outcome['checkpoints'][-1]['goal_ratio']:.3f}"
             task = self.bar.tasks[0]
@@ -182,7 +185,7 @@ class SweepView:
     def finish(self, out: Path) -> None:
         """The last word."""
         if not self.console.is_terminal:
-            self.console.print(self._table())
+            self.console.print(self._render())
         self.console.print(
             f"{len(self.done)} of {self.total} jobs are done; next: pidm-nav report {out}", highlight=False
         )
@@ -190,7 +193,8 @@ class SweepView:
             self.console.print(f"{len(self.failed)} failed: --retry-failed runs them again", highlight=False)
 
     def _render(self) -> Group:
-        return Group(self._table(), self.bar)
+        bar = [self.bar] if self.console.is_terminal else []
+        return Group(f"[bold]Mean goal ratio[/], {self.title}", self.table, *bar)
 
     def _table(self) -> Table:
         from pidm_nav.experiments.curves import mean_curve
@@ -198,7 +202,7 @@ class SweepView:
 
         curves = make_curves(self.done, self.demos_from)
         sizes = sorted({size for curve in curves for size in curve.sizes})
-        table = Table(title=f"mean goal ratio, {self.title}", title_justify="left", header_style="bold", box=None)
+        table = Table(header_style="bold", box=None, pad_edge=False)
         table.add_column("task")
         table.add_column("agent")
         for size in sizes:
