@@ -118,8 +118,7 @@ def _pixel(planner: Planner, position: NDArray[np.float64]) -> tuple[int, int]:
 
 def _no_path(position: NDArray[np.float64], goal: NDArray[np.float64]) -> ValueError:
     return ValueError(
-        f"no path leads from {position.tolist()} to the goal at {goal.tolist()}: "
-        "widen the gaps in the map's walls"
+        f"no path leads from {position.tolist()} to the goal at {goal.tolist()}: widen the gaps in the map's walls"
     )
 
 
@@ -134,9 +133,7 @@ def layout_of(env_or_task: Place) -> Layout:
         return layout_of(inner.envs[0])
     world = getattr(inner, "world", None)
     if world is None:
-        raise ValueError(
-            f"{env_or_task!r} is no navigation task: give a task's name or a PIDMNav environment"
-        )
+        raise ValueError(f"{env_or_task!r} is no navigation task: give a task's name or a PIDMNav environment")
     for argument, usual in (("obs_type", "state"), ("observe_goals", True), ("relative_goals", False)):
         value = getattr(world, argument)
         if value != usual:
@@ -146,9 +143,7 @@ def layout_of(env_or_task: Place) -> Layout:
             )
     space = getattr(env_or_task, "single_observation_space", env_or_task.observation_space)
     if space != world.observation_space:
-        raise ValueError(
-            f"a wrapper changes the observations to {space}: the expert needs the state vector, unwrap it"
-        )
+        raise ValueError(f"a wrapper changes the observations to {space}: the expert needs the state vector, unwrap it")
     layout: Layout = world.layout
     return layout
 

@@ -124,17 +124,13 @@ class Planner:
         moves: list[tuple[int, int]] = [(int(x), int(y)) for x, y in self.moves]
         free = self.free.tobytes()
 
-        def remaining(
-            x: int, y: int
-        ) -> int:  # no move covers more than `step` pixels of either axis: admissible
+        def remaining(x: int, y: int) -> int:  # no move covers more than `step` pixels of either axis: admissible
             gap = max(abs(x - goal_x), abs(y - goal_y)) - BOX + 1
             return max(-(-gap // step), 0)
 
         came_from: dict[tuple[int, int], tuple[int, int]] = {}
         cost = {start: 0}
-        queue = [
-            (remaining(*start), 0, start)
-        ]  # among equal totals the one that has come furthest, then by place
+        queue = [(remaining(*start), 0, start)]  # among equal totals the one that has come furthest, then by place
         while queue:
             _, minus_cost, place = heapq.heappop(queue)
             if -minus_cost > cost[place]:

@@ -77,9 +77,7 @@ def test_plans_are_walkable_and_end_at_the_goal(task: Task) -> None:
 
 @every_task
 @pytest.mark.parametrize(("speed", "directions"), [(0.8, 8), (1.0, None)])
-def test_each_decision_brings_the_goal_one_step_nearer(
-    task: Task, speed: float, directions: int | None
-) -> None:
+def test_each_decision_brings_the_goal_one_step_nearer(task: Task, speed: float, directions: int | None) -> None:
     expert = AStarExpert(task, speed, directions)
     states = random_states(task.layout, 300, seed=2)
     states[:, :2] = np.rint(states[:, :2])
@@ -171,9 +169,7 @@ def test_what_is_no_state_vector_is_refused() -> None:
     with pytest.raises(ValueError, match="not a state vector"):
         expert.predict(np.where(np.arange(32) == 0, np.nan, state))
     with pytest.raises(ValueError, match="wrapper"):
-        AStarExpert(
-            gym.wrappers.RescaleObservation(gym.make("PIDMNav-Maze-v0"), np.float32(0), np.float32(1))
-        )
+        AStarExpert(gym.wrappers.RescaleObservation(gym.make("PIDMNav-Maze-v0"), np.float32(0), np.float32(1)))
     with pytest.raises(ValueError, match="CartPole"):
         AStarExpert(gym.make("CartPole-v1"))
     with pytest.raises(ValueError, match="speed is 2"):
@@ -184,9 +180,7 @@ def test_what_is_no_state_vector_is_refused() -> None:
 
 def test_random_starts_and_goals() -> None:
     env = gym.make("PIDMNav-FourRoom-v0", random_start=True, random_goals=True)
-    lengths, success = episode_lengths(
-        AStarExpert(env), "PIDMNav-FourRoom-v0", 6, random_start=True, random_goals=True
-    )
+    lengths, success = episode_lengths(AStarExpert(env), "PIDMNav-FourRoom-v0", 6, random_start=True, random_goals=True)
     assert success.all()
     assert len(set(lengths.tolist())) > 1
 
