@@ -128,7 +128,7 @@ def _brief(content: Mapping[str, Any]) -> dict[str, Any]:
     """A job's scores without its single rollouts."""
     kept = {key: content[key] for key in ("task", "agent", "demos", "seed")}
     checkpoints = [{key: c[key] for key in c if key != "goals"} for c in content["checkpoints"]]
-    return {**kept, "seconds": content.get("seconds"), "checkpoints": checkpoints}
+    return {**kept, "code": content.get("code"), "seconds": content.get("seconds"), "checkpoints": checkpoints}
 
 
 def _sections(curves: Sequence[Curve], manifests: Sequence[Mapping[str, Any]]) -> tuple[list[Section], list[Headline]]:
@@ -218,6 +218,10 @@ def _facts(
     steps = sorted({config["steps"] for m in manifests.values() for config in m["training"].values()})
     agents = sorted({curve.agent for curve in curves}, key=agent_rank)
     checkpoints = max(curve.scores.shape[2] for curve in curves)
+    states = len({job["code"] for part in summary.values() for job in part["jobs"]})
+    versions = f"pidm-nav {first['version']}, torch {first['torch']}"
+    if states > 1:
+        versions += f"; the jobs were run with {states} different states of the code"
     return [
         ("Jobs", f"{jobs}, {seconds / 3600:.1f} core hours"),
         ("Tasks", ", ".join(TASKS[task].title for task in TASKS if any(c.task == task for c in curves))),
@@ -227,7 +231,7 @@ def _facts(
         ("Seeds", " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))),
         ("Training", f"preset {', '.join(presets)}, {', '.join(f'{s:,}' for s in steps)} gradient steps"),
         ("Evaluation", f"{first['evaluation']['episodes']} rollouts at each of up to {checkpoints} checkpoints"),
-        ("Versions", f"pidm-nav {first['version']}, torch {first['torch']}"),
+        ("Versions", versions),
     ]
 
 

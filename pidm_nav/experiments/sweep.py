@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -108,6 +109,16 @@ class Sweep:
         }
 
 
+def code_hash() -> str:
+    """A short hash of the code that training and evaluation depend on: a version under work has many states."""
+    package = files("pidm_nav")
+    names = ("layout", "tasks", "world", "physics", "vector", "evaluate")
+    sources = [package / f"{name}.py" for name in names]
+    agents = (path for path in files("pidm_nav.agents").iterdir() if path.name.endswith(".py"))
+    sources += sorted(agents, key=lambda path: path.name)
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+
+
 def _describe(dataset: DemoDataset) -> dict[str, Any]:
     """A dataset's columns in the paper's tables, and a hash of its numbers."""
     digest = hashlib.sha256()
@@ -192,8 +203,9 @@ def run_sweep(
     if on_start:
         on_start(len(cells), done)
     jobs = [_make_job(sweep, cell) for cell in cells]
+    origin = {"version": __version__, "code": code_hash()}
     for job, outcome in engine(run_job, jobs) if jobs else ():
-        result = {"identity": identity(manifest, job.cell), "version": __version__, **outcome}
+        result = {"identity": identity(manifest, job.cell), **origin, **outcome}
         write_result(folder, job.cell, result)
         if "error" not in outcome:
             done[job.cell] = outcome
