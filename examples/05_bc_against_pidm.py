@@ -21,7 +21,7 @@ parser.add_argument("--task", default="four-room")
 parser.add_argument("--num-demos", type=int, default=3)
 parser.add_argument("--seeds", type=int, default=3)
 arguments = parser.parse_args()
-steps = 200 if arguments.fast else PRESETS["fast"].steps
+steps = 100 if arguments.fast else PRESETS["fast"].steps
 seeds = 1 if arguments.fast else arguments.seeds
 
 pool = load_demos(f"{arguments.task}/human-like")

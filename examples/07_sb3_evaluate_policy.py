@@ -17,7 +17,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--fast", action="store_true", help="fewer episodes and training steps")
 arguments = parser.parse_args()
 episodes = 4 if arguments.fast else 20
-config = TrainConfig(steps=200 if arguments.fast else 2000)
+config = TrainConfig(steps=100 if arguments.fast else 2000)
 
 demos = load_demos("zigzag/human-like")[:5]
 policies = {
