@@ -4,6 +4,7 @@ Run it:  python examples/01_first_episode.py [--fast] [--out first_episode.gif]
 """
 
 import argparse
+from typing import Any
 
 import gymnasium as gym
 
@@ -22,7 +23,7 @@ print("action     ", env.action_space.shape, "velocity along x and y, from -1 to
 
 expert = AStarExpert(env)
 observation, info = env.reset(seed=0)
-frames = [env.render()]
+frames: list[Any] = [env.render()]
 step, total = 0, 0.0
 ended = False
 while not ended:

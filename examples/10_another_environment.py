@@ -51,7 +51,8 @@ env, controller = gym.make(TASK), Controller()
 demos = DemoDataset(TASK, tuple(play(env, controller, seed) for seed in range(5)), {"made_by": "controller"})
 print(demos.summary())
 config = TrainConfig(steps=150 if arguments.fast else 1000)
-policies = {"controller": controller, "BC": train("bc", demos, config), "PIDM": train("pidm", demos, config)}
+policies: dict[str, Any] = {"controller": controller}
+policies |= {"BC": train("bc", demos, config), "PIDM": train("pidm", demos, config)}
 for name, policy in policies.items():
     envs = make_vec_env(TASK, n_envs=5, seed=1000)
     mean, deviation = evaluate_policy(policy, envs, n_eval_episodes=5 if arguments.fast else 50)
