@@ -40,20 +40,26 @@ class Gamepad:
             self._joystick = self._controller.as_joystick()
         else:
             self._joystick = pygame.joystick.Joystick(index)
-        self.name = str(self._joystick.get_name())
+        self.name = str(self._controller.name if self._controller is not None else self._joystick.get_name())
         self.guid = str(self._joystick.get_guid())
         self.id = int(self._joystick.get_instance_id())
         self.attached = True
         self._mapping = mapping
         self._ramp = Ramp()
-        self._named: dict[int, str] = {}  # of CONTROLLERBUTTON events
-        self._numbered: dict[int, str] = {}  # of JOYBUTTON events
+        self._named: dict[int, str] = {}  # by the controller's layout
+        self._numbered: dict[int, str] = {}  # by the device's own count
+        self._wiring: dict[int, int] = {}  # numbered -> named button
+        self._down: set[int] = set()
+        self._tapped: set[int] = set()
         for action, buttons in mapping.buttons.items():
             for button in buttons:
                 if isinstance(button, int):
                     self._numbered[button] = action
                 elif self._controller is not None:
                     self._named[BUTTONS[button]] = action
+                    wire = self._controller.get_mapping().get(button, "")  # such as b6; hats and axes are others
+                    if wire[:1] == "b" and wire[1:].isdigit():
+                        self._wiring[int(wire[1:])] = BUTTONS[button]
                 elif button in RAW_BUTTONS:
                     self._numbered.setdefault(RAW_BUTTONS[button], action)
 
@@ -63,22 +69,37 @@ class Gamepad:
         return "game controller" if self._controller is not None else "joystick"
 
     def feed(self, event: pygame.event.Event) -> str | None:
-        """Take in an event; the action of the button it presses."""
+        """Take in an event; the action of the numbered button it presses."""
         import pygame
 
         if getattr(event, "instance_id", None) != self.id:
             return None
-        if event.type in (pygame.CONTROLLERBUTTONDOWN, pygame.CONTROLLERBUTTONUP):
-            action, pressed = self._named.get(event.button), event.type == pygame.CONTROLLERBUTTONDOWN
-        elif event.type in (pygame.JOYBUTTONDOWN, pygame.JOYBUTTONUP):
-            action, pressed = self._numbered.get(event.button), event.type == pygame.JOYBUTTONDOWN
-        else:
+        if event.type not in (pygame.JOYBUTTONDOWN, pygame.JOYBUTTONUP):
             return None
-        if action is not None and not pressed:
+        if event.type == pygame.JOYBUTTONDOWN and event.button in self._wiring:
+            self._tapped.add(self._wiring[event.button])
+        action = self._numbered.get(event.button)
+        if action is not None and event.type == pygame.JOYBUTTONUP:
             self._ramp.held.discard(action)
-        elif action is not None:
+            return None
+        if action is not None:
             self._ramp.held.add(action)
-        return action if pressed else None
+        return action
+
+    def poll(self) -> list[str]:
+        """The actions of named buttons pressed since the last time.
+
+        Their state counts, and events for those already let go. The controller's own events would do, but SDL gives
+        none after some other part of the program has stopped and started it.
+        """
+        if self._controller is None or not self.attached:
+            return []
+        down = {button for button in self._named if self._controller.get_button(button)}
+        pressed = (down | self._tapped) - self._down
+        self._ramp.held -= {self._named[button] for button in self._down - down}
+        self._ramp.held |= {self._named[button] for button in down}
+        self._down, self._tapped = down, set()
+        return [self._named[button] for button in sorted(pressed)]
 
     def stick(self, seconds: float) -> Stick:
         """The stick, or the direction pad where that is deflected further."""
@@ -127,26 +148,28 @@ class Inputs:
         """
         import pygame
 
-        commands: list[Command] = []
+        actions: list[str | None] = []
         unplugged = None
         devices: list[Gamepad | Keyboard]
         for event in events:
             if event.type == pygame.QUIT:
-                commands.append("quit")
+                actions.append("quit")
             elif event.type == pygame.JOYDEVICEADDED:
                 self._plug_in(event.device_index, may_switch)
             elif event.type == pygame.JOYDEVICEREMOVED:
                 unplugged = self._unplug(event.instance_id) or unplugged
             devices = [self._keyboard, *self._pads.values()]
             for device in devices:
-                action = device.feed(event)
-                commands += [command for command in COMMANDS if command == action]
+                actions.append(device.feed(event))
+        for pad in self._pads.values():
+            actions += pad.poll()
         devices = [self._keyboard, *self._pads.values()]
         sticks = {device: device.stick(seconds) for device in devices}
         if may_switch and self._wanted is None and not _deflected(sticks.get(self.active, (0.0, 0.0))):
             self.active = next((d for d, stick in sticks.items() if _deflected(stick)), self.active)
         stick = sticks.get(self.active, (0.0, 0.0))
-        return Reading(stick, tuple(commands), self.active.name, unplugged)
+        commands = tuple(command for action in actions for command in COMMANDS if command == action)
+        return Reading(stick, commands, self.active.name, unplugged)
 
     def _choose(self) -> Gamepad | Keyboard:
         pads = list(self._pads.values())

@@ -111,8 +111,8 @@ def draw_session(session: Session, reading: Reading, mapping: Mapping, title: st
     trace = np.stack(session.attempt.observations[-RECENT:])[:, :2]
     frame = np.empty((size, size + PANEL, 3), dtype=np.uint8)
     frame[:, :size] = render_state(session.layout, session.state, (size, size), trace)
-    frame[:, size:] = BACK
     canvas = pygame.image.frombuffer(frame.data, (size + PANEL, size), "RGB")
+    canvas.fill(BACK, (size, 0, PANEL, size))
     if session.rival is not None:
         _draw_ghost(canvas, session, size)
     _draw_banner(canvas, session, size)

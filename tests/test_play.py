@@ -1,0 +1,169 @@
+import re
+
+import numpy as np
+import pygame
+import pytest
+import tyro
+
+from pidm_nav import TASKS
+from pidm_nav.commands import record as commands
+from pidm_nav.demos import load_demos, recorder
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.gamepad import Reading
+from pidm_nav.demos.mapping import Mapping
+from pidm_nav.demos.race import Rival
+from pidm_nav.demos.recorder import Pace, make_env
+from pidm_nav.demos.recorder_screen import GHOST, PANEL, draw_session
+from pidm_nav.demos.session import Session
+
+
+def race(task: str, policy, person, **env_kwargs) -> Session:
+    """A round against a policy, in which the person's hand is another policy's."""
+    session = Session(make_env(task, env_kwargs), None, 5, rival=Rival("Bot", policy, make_env(task, env_kwargs)))
+    session.tick(Reading())
+    while not session.results:
+        session.tick(Reading(tuple(person.predict(session.state)[0].tolist())))
+    return session
+
+
+class Lazy:
+    """Goes right, slowly."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        return np.array([0.4, 0.0]), state
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_person_who_does_what_the_rival_does_ends_in_a_draw(task):
+    """The same noise and the same physics: both trajectories are one."""
+    session = race(task, AStarExpert(task), AStarExpert(task))
+    assert session.rival.wins == session.rival.losses == 0
+    alone = collect(AStarExpert(task), task, 1, seed=5)[0]
+    goals, steps = TASKS[task].num_goals, len(alone)
+    assert session.results == [f"A draw! You: {goals} goals in {steps} steps. Bot: {goals} in {steps}."]
+
+
+def test_the_rival_makes_the_steps_it_would_make_alone():
+    alone = collect(AStarExpert("maze"), "maze", 1, seed=5, noise_std=0.3)[0]
+    noisy = {"noise_std": 0.3}
+    rival = Rival("A*", AStarExpert("maze"), make_env("maze", noisy))
+    session = Session(make_env("maze", noisy), None, 5, rival=rival)
+    session.tick(Reading())
+    for _ in range(40):
+        session.tick(Reading((0.9, -0.3)))
+    assert np.array_equal(session.rival.trace, alone.observations[:41, :2])
+
+
+def test_the_faster_one_wins_and_the_slower_ones_end_is_counted():
+    fast, slow = AStarExpert("zigzag", speed=1.0, directions=None), AStarExpert("zigzag")
+    won, lost = race("zigzag", slow, fast), race("zigzag", fast, slow)
+    assert won.results[0].startswith("You win!") and (won.rival.wins, won.rival.losses) == (1, 0)
+    assert lost.results[0].startswith("Bot wins!") and (lost.rival.wins, lost.rival.losses) == (0, 1)
+    alone = collect(slow, "zigzag", 1, seed=5)[0]
+    assert f"Bot: 6 in {len(alone)}." in won.results[0]
+
+
+def test_more_goals_win_however_long_they_take():
+    session = race("four-room", Lazy(), AStarExpert("four-room"))
+    assert session.results[0].startswith("You win!") and "Bot: 0 in 200" in session.results[0]
+    assert race("four-room", Lazy(), Lazy()).results[0].startswith("A draw!")
+
+
+def test_giving_up_loses():
+    session = Session(make_env("maze", {}), None, rival=Rival("Bot", AStarExpert("maze"), make_env("maze", {})))
+    for reading in (Reading(), Reading((1.0, 0.0)), Reading(commands=("finish",))):
+        session.tick(reading)
+    assert session.results[0].startswith("Bot wins!") and session.phase == "ready"
+
+
+def test_the_ghost_is_seen_in_a_colour_of_its_own():
+    session = Session(make_env("maze", {}), None, rival=Rival("Bot", AStarExpert("maze"), make_env("maze", {})))
+    session.tick(Reading())
+    for _ in range(20):
+        session.tick(Reading((1.0, 0.0)))
+    frame = draw_session(session, Reading(), Mapping(), "Maze", "race", 800)
+    assert frame.shape == (800, 800 + PANEL, 3)
+    y, x = np.argwhere((np.abs(frame[:, :800].astype(int) - GHOST).sum(axis=2) < 60)).mean(axis=0)
+    trace = np.array(session.rival.trace)
+    assert np.linalg.norm(np.array([x, y]) - trace[-1]) < np.ptp(trace, axis=0).max()
+
+
+# ---- the command
+
+
+@pytest.fixture
+def play(monkeypatch):
+    """`pidm-nav play` on a clock of its own: two rounds of keys, then the window is closed."""
+
+    def key(name, down=True):
+        return pygame.event.Event(pygame.KEYDOWN if down else pygame.KEYUP, key=pygame.key.key_code(name))
+
+    def play_command(*arguments):
+        pygame.display.init()
+        one = [[], [], [key("up")], [], [], [], [key("up", False), key("return"), key("return", False)], [], [], []]
+        script, time = iter(one * 2), [0.0]
+
+        def sleep(seconds):
+            time[0] += seconds
+            for event in next(script, [pygame.event.Event(pygame.QUIT)]):
+                pygame.event.post(event)
+
+        monkeypatch.setattr(recorder, "Pace", lambda fps: Pace(fps, lambda: time[0], sleep))
+        tyro.cli(commands.play, args=list(map(str, arguments)))
+
+    return play_command
+
+
+def test_one_plays_alone(play, capsys):
+    play("--task", "zigzag")
+    printed = capsys.readouterr().out
+    assert "Round 2: 0 of 6 goals in 3 steps" in printed and "30.00 steps a second" in printed
+
+
+@pytest.mark.parametrize(("agent", "name"), [("astar", "A*"), ("human-like", "human-like")])
+def test_one_races_an_expert(play, capsys, agent, name):
+    play("--task", "zigzag", "--agent", agent)
+    assert f"You 0 : 2 {name}" in capsys.readouterr().out
+
+
+def test_rounds_end_the_game(play, capsys):
+    play("--task", "zigzag", "--rounds", 1)
+    printed = capsys.readouterr().out
+    assert "Round 1" in printed and "Round 2" not in printed
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder as train leaves it; the agent is a bad one."""
+    from pidm_nav.agents import TrainConfig, train
+
+    folder = tmp_path_factory.mktemp("runs") / "x"
+    train("bc", load_demos("zigzag/astar")[:1], TrainConfig(steps=2), folder)
+    return folder
+
+
+def test_one_races_a_trained_agent_on_its_own_task(play, capsys, trained):
+    play("--agent", trained)
+    printed = capsys.readouterr().out
+    assert printed.count("BC: ") == 2 and re.search(r"You \d : \d BC", printed)
+
+
+def test_an_agent_of_another_task_is_refused(play, trained):
+    with pytest.raises(ValueError, match="trained on zigzag, not on maze: leave --task out"):
+        play("--agent", trained, "--task", "maze")
+
+
+def test_an_agent_that_is_not_there_is_refused(play, tmp_path):
+    with pytest.raises(FileNotFoundError, match="astar or human-like"):
+        play("--task", "maze", "--agent", tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        play("--task", "maze", "--agent", tmp_path)
+    with pytest.raises(ValueError, match="--task"):
+        play()
+
+
+def test_a_map_of_ones_own(play, capsys, tmp_path):
+    (tmp_path / "map.txt").write_text("########\n#......#\n#.A..1.#\n#......#\n########\n")
+    play("--layout", tmp_path / "map.txt", "--agent", "astar", "--room-size", 320, 200)
+    assert "You 0 : 2 A*" in capsys.readouterr().out

@@ -1,0 +1,684 @@
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import gymnasium as gym
+import numpy as np
+import pygame
+import pytest
+import tyro
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from virtual_gamepad import VirtualGamepad
+
+import pidm_nav
+from pidm_nav import TASKS
+from pidm_nav.commands import record as commands
+from pidm_nav.demos import DemoDataset, demo_file, load_demos, recorder, save_demos
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.demo_file import DemoFile
+from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.gamepad import Inputs, Reading
+from pidm_nav.demos.mapping import Mapping
+from pidm_nav.demos.recorder import Pace, make_env, run
+from pidm_nav.demos.recorder_screen import PANEL, Screen, draw_session
+from pidm_nav.demos.replay import check_demos
+from pidm_nav.demos.session import Session
+
+MAP = "########\n#......#\n#.A..1.#\n#......#\n########\n"
+ENV_KWARGS = {"clip_noise": True, "noise_std": 0.2}
+STILL = Reading()
+RIGHT = Reading((1.0, 0.0))
+
+
+def do(*commands: str) -> Reading:
+    return Reading(commands=commands)
+
+
+def written(session: Session) -> Session:
+    """The session when its file is on disk."""
+    while not session.file.is_written():
+        session.file._writing.exception()  # waits
+    return session
+
+
+def new_session(path, task="four-room", episodes=3, env=None, **kwargs) -> Session:
+    file = DemoFile(path, task, ENV_KWARGS)
+    return Session(env or make_env(task, ENV_KWARGS), episodes, file=file, **kwargs)
+
+
+def short_env(steps=4):
+    return gym.make("PIDMNav-FourRoom-v0", max_episode_steps=steps, **ENV_KWARGS)
+
+
+def play(session: Session, device="keyboard") -> None:
+    """Let the expert's hand play one episode."""
+    expert = AStarExpert(session.layout, speed=1.0, directions=None)
+    session.tick(STILL)
+    written(session)
+    ended = len(session.results)
+    while len(session.results) == ended:
+        session.tick(Reading(tuple(expert.predict(session.state)[0].tolist()), device=device))
+
+
+def truncate(session: Session, reading=RIGHT) -> None:
+    """Play an episode of a short environment up to its step limit."""
+    written(session)
+    session.tick(STILL)
+    ended = len(session.results)
+    while len(session.results) == ended:
+        session.tick(reading)
+
+
+# ---- what is recorded
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_recorded_episodes_are_what_the_environment_does(tmp_path, task):
+    session = new_session(tmp_path / "mine.npz", task, episodes=2, seed=7)
+    play(session, "Pad")
+    play(session, "Pad")
+    session.file.close()
+    assert session.phase == "complete" and session.kept == 2
+    data = load_demos(tmp_path / "mine.npz")
+    assert data.task == task and len(data) == 2 and data.summary().success == 1
+    assert data.source == {
+        "made_by": "human",
+        "settings": {"device": "Pad", "fps": 30.0},
+        "env_kwargs": ENV_KWARGS,
+        "version": pidm_nav.__version__,
+    }
+    assert [episode.seed for episode in data] == [7, 8]
+    for episode in data:
+        assert np.array_equal(episode.infos["goals_reached"], episode.observations[:, 4::3].sum(axis=1))
+        assert episode.rewards.sum() == TASKS[task].num_goals
+    found = check_demos(data)
+    assert found.resimulated == 2 and not found.mismatches
+
+
+def test_a_map_of_ones_own_is_kept_with_the_recording(tmp_path):
+    kwargs = {"layout": MAP, "room_size": [320, 200], **ENV_KWARGS}
+    session = Session(make_env("custom", kwargs), 1, file=DemoFile(tmp_path / "mine.npz", "custom", kwargs))
+    play(session)
+    session.file.close()
+    again = DemoFile(tmp_path / "mine.npz", "custom", kwargs)
+    assert len(again) == 1 and not check_demos(load_demos(tmp_path / "mine.npz")).mismatches
+    with pytest.raises(ValueError, match="another room_size"):
+        DemoFile(tmp_path / "mine.npz", "custom", kwargs | {"room_size": [400, 200]})
+
+
+# ---- the phases of a session
+
+
+def test_the_first_input_begins_the_episode_and_is_its_first_step(tmp_path):
+    session = new_session(tmp_path / "mine.npz")
+    for _ in range(5):
+        session.tick(Reading((0.1, -0.1)))  # a worn stick is no input
+    assert session.phase == "ready" and session.steps == 0
+    session.tick(Reading((0.0, -0.9)))
+    assert session.phase == "running" and session.steps == 1
+    assert np.array_equal(session.attempt.actions, np.float32([[0.0, -0.9]]))
+
+
+def test_a_stick_still_held_from_the_last_episode_does_not_begin_the_next(tmp_path):
+    session = new_session(tmp_path / "mine.npz", env=short_env())
+    truncate(session)
+    for _ in range(10):
+        written(session).tick(RIGHT)
+    assert session.phase == "ready"
+    session.tick(STILL)
+    session.tick(RIGHT)
+    assert session.phase == "running"
+
+
+def test_a_countdown_begins_the_episode_by_itself(tmp_path):
+    session = new_session(tmp_path / "mine.npz", countdown=2.0, fps=10.0)
+    for frame in range(19):
+        session.tick(RIGHT if frame == 5 else STILL)
+        assert session.phase == "ready" and session.seconds_left > 0
+    session.tick(STILL)
+    assert session.phase == "running" and session.steps == 1
+
+
+def test_a_countdown_can_be_paused(tmp_path):
+    session = new_session(tmp_path / "mine.npz", countdown=1.0, fps=10.0)
+    session.tick(do("pause"))
+    for _ in range(50):
+        session.tick(STILL)
+    assert session.phase == "paused"
+    session.tick(do("pause"))
+    assert session.phase == "ready" and session.seconds_left > 0
+
+
+def test_nothing_moves_while_paused(tmp_path):
+    session = new_session(tmp_path / "mine.npz")
+    session.tick(STILL)
+    session.tick(RIGHT)
+    session.tick(do("pause"))
+    state = session.state
+    for _ in range(10):
+        session.tick(RIGHT)
+    assert session.phase == "paused" and np.array_equal(session.state, state)
+    session.tick(Reading((1.0, 0.0), ("pause",)))
+    assert session.phase == "running" and session.steps == 2
+
+
+def test_redo_drops_the_running_episode_and_keeps_the_ones_before(tmp_path):
+    session = new_session(tmp_path / "mine.npz", env=short_env())
+    truncate(session)
+    written(session).tick(STILL)
+    session.tick(RIGHT)
+    dropped = session.attempt.seed
+    session.tick(do("redo"))
+    assert session.phase == "ready" and session.kept == 1
+    assert session.attempt.seed != dropped  # with noise of its own
+    session.tick(do("redo"))  # pressed once too often
+    assert session.kept == 1 and len(load_demos(tmp_path / "mine.npz")) == 1
+
+
+def test_redo_between_episodes_drops_the_last_one_only(tmp_path):
+    session = new_session(tmp_path / "mine.npz", env=short_env())
+    truncate(session)
+    truncate(session, Reading((0.0, 1.0)))
+    assert session.meanings()["redo"] == "drop episode 2"
+    session.tick(do("redo"))
+    assert session.kept == 1 and session.meanings()["redo"] == ""
+    assert len(load_demos(written(session).file.path)) == 1
+    session.tick(do("redo"))
+    truncate(session, Reading((0.0, -1.0)))
+    data = load_demos(written(session).file.path)
+    assert session.kept == len(data) == 2
+    assert [episode.actions[0].tolist() for episode in data] == [[1, 0], [0, -1]]
+
+
+def test_redo_of_the_only_episode_leaves_no_file(tmp_path):
+    session = new_session(tmp_path / "mine.npz", env=short_env())
+    truncate(session)
+    assert written(session).file.path.exists()
+    session.tick(do("redo"))
+    assert not written(session).file.path.exists()
+    truncate(session)
+    assert len(load_demos(written(session).file.path)) == 1
+
+
+def test_the_last_episode_can_be_redone_when_all_are_recorded(tmp_path):
+    session = new_session(tmp_path / "mine.npz", episodes=1, env=short_env())
+    truncate(session)
+    assert session.phase == "complete"
+    session.tick(RIGHT)
+    session.tick(do("redo"))
+    assert session.phase == "ready" and session.kept == 0
+    truncate(session)
+    session.tick(do("finish"))
+    assert session.phase == "over" and len(load_demos(written(session).file.path)) == 1
+
+
+def test_only_success_keeps_no_others(tmp_path):
+    session = new_session(tmp_path / "mine.npz", env=short_env(), only_success=True)
+    truncate(session)
+    assert session.kept == 0 and not session.file.path.exists() and "Not kept" in session.message
+    session.tick(do("redo"))
+    assert session.phase == "ready"
+    whole = new_session(tmp_path / "mine.npz", only_success=True)
+    play(whole)
+    written(whole).tick(STILL)
+    whole.tick(RIGHT)
+    whole.tick(do("finish"))
+    assert whole.kept == 1 and len(load_demos(written(whole).file.path)) == 1
+
+
+def test_finish_ends_the_episode_here_and_then_the_session(tmp_path):
+    session = new_session(tmp_path / "mine.npz")
+    session.tick(STILL)
+    for _ in range(3):
+        session.tick(RIGHT)
+    session.tick(do("finish"))
+    assert session.phase == "ready" and session.kept == 1
+    (episode,) = load_demos(written(session).file.path)
+    assert len(episode) == 3 and episode.truncated and not episode.terminated
+    session.tick(do("finish"))
+    assert session.phase == "over"
+
+
+@pytest.mark.parametrize("before", [(), (STILL, RIGHT), (STILL, RIGHT, do("pause"))])
+def test_quit_leaves_from_anywhere_without_the_running_episode(tmp_path, before):
+    session = new_session(tmp_path / "mine.npz")
+    for reading in (*before, do("quit")):
+        session.tick(reading)
+    session.file.close()
+    assert session.phase == "over" and not session.file.path.exists()
+
+
+def test_a_gamepad_pulled_out_pauses_and_the_recording_names_both_devices(tmp_path):
+    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session.tick(STILL)
+    session.tick(Reading((1.0, 0.0), device="Pad"))
+    session.tick(Reading(unplugged="Pad"))
+    assert session.phase == "paused" and "Pad was unplugged" in session.message
+    session.tick(do("pause"))
+    while session.kept == 0:
+        session.tick(STILL)
+    assert load_demos(written(session).file.path).source["settings"]["device"] == "Pad, keyboard"
+
+
+@pytest.mark.parametrize("option", [{"episodes": 0}, {"fps": 0.0}, {"countdown": -1.0}, {"seed": -1}])
+def test_bad_numbers_are_refused(tmp_path, option):
+    with pytest.raises(ValueError, match=f"--{next(iter(option))}"):
+        new_session(tmp_path / "mine.npz", **option)
+
+
+READINGS = st.sampled_from([STILL, RIGHT, RIGHT, RIGHT, do("pause"), do("redo"), do("finish")])
+
+
+@settings(max_examples=25, deadline=None)
+@given(before=st.integers(0, 2), readings=st.lists(READINGS, max_size=60), only_success=st.booleans())
+def test_the_count_is_always_that_of_the_file(tmp_path_factory, before, readings, only_success):
+    path = tmp_path_factory.mktemp("count") / "mine.npz"
+    if before:
+        save_demos(collect(AStarExpert("four-room"), "four-room", before, **ENV_KWARGS), path)
+    file = DemoFile(path, "four-room", ENV_KWARGS)
+    session = Session(short_env(3), 4, file=file, only_success=only_success)
+    for reading in readings:
+        session.tick(reading)
+        assert len(file) == before + session.kept and 0 <= session.kept <= 4
+        assert (session.phase == "complete") <= (session.kept == 4)
+        written(session)
+        assert (len(load_demos(path)) if path.exists() else 0) == before + session.kept
+    file.close()
+    if path.exists():
+        seeds = [episode.seed for episode in load_demos(path)]
+        assert len(set(seeds)) == len(seeds)
+
+
+# ---- the file
+
+
+def test_a_later_run_adds_and_uses_other_seeds(tmp_path):
+    path = tmp_path / "mine.npz"
+    for run_number in (1, 2, 3):
+        session = new_session(path, env=short_env(), episodes=2)
+        assert session.file.num_before == 2 * (run_number - 1)
+        truncate(session)
+        truncate(session)
+        session.file.close()
+    data = load_demos(path)
+    assert [episode.seed for episode in data] == [0, 1, 2, 3, 4, 5]
+    assert check_demos(data).resimulated == 6
+
+
+def test_the_next_episode_waits_until_the_last_one_is_on_disk(tmp_path, monkeypatch):
+    may_write = threading.Event()
+
+    def slow(dataset, path):
+        assert may_write.wait(60)
+        save_demos(dataset, path)
+
+    monkeypatch.setattr(demo_file, "save_demos", slow)
+    session = new_session(tmp_path / "mine.npz", env=short_env())
+    truncate(session)
+    for reading in (STILL, RIGHT, STILL, RIGHT):
+        session.tick(reading)
+    assert session.phase == "ready"
+    may_write.set()
+    written(session).tick(RIGHT)
+    assert session.phase == "running"
+
+
+def test_a_full_disk_is_said_and_harms_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "mine.npz"
+    session = new_session(path, env=short_env())
+    truncate(session)
+    content = written(session).file.path.read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="No space left"):
+        truncate(session)
+        written(session)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["task", "noise", "damaged", "foreign"])
+def test_a_file_that_does_not_fit_is_refused_and_left_alone(tmp_path, kind):
+    path = tmp_path / "mine.npz"
+    data = collect(AStarExpert("maze"), "maze", 1, **ENV_KWARGS)
+    if kind == "task":
+        save_demos(data, path)
+    elif kind == "noise":
+        save_demos(dataclasses.replace(data, source={"env_kwargs": {"noise_std": 0.5}}), path)
+    elif kind == "damaged":
+        save_demos(data, path)
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        np.savez(path, something=np.zeros(3))
+    content = path.read_bytes()
+    task = "zigzag" if kind == "task" else "maze"
+    words = {"task": "of maze, not of zigzag", "noise": "another noise_std", "damaged": "cut short"}
+    with pytest.raises(ValueError, match=words.get(kind, "not a demonstration format")) as error:
+        DemoFile(path, task, ENV_KWARGS)
+    assert "\n" not in str(error.value) and path.read_bytes() == content
+    assert os.listdir(tmp_path) == ["mine.npz"]
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "mine", "file.npz/mine.npz"])
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_played(tmp_path, name):
+    (tmp_path / "file.npz").write_bytes(b"")
+    with pytest.raises((ValueError, OSError), match=r"cannot record to"):
+        DemoFile(tmp_path / name, "maze", ENV_KWARGS)
+
+
+# ---- the frame rate
+
+
+class Clock:
+    """A clock that stands still but for what it is told; `script` gives what the person does in each frame."""
+
+    def __init__(self, script: Iterator[list[pygame.event.Event]] | None = None) -> None:
+        self.time, self._script = 0.0, script
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.time += seconds
+        for event in next(self._script, [pygame.event.Event(pygame.QUIT)]) if self._script else []:
+            pygame.event.post(event)
+
+
+def test_frames_are_one_period_apart_however_long_they_take():
+    clock = Clock()
+    pace = Pace(25, clock.now, clock.sleep)
+    for work in (0.0, 0.01, 0.039, 0.02):
+        clock.time += work
+        pace.wait(measure=True)
+    assert pace.intervals == pytest.approx([0.04] * 4)
+    assert pace.report() == "25.00 steps a second (asked for: 25), 0.0% of them late"
+
+
+def test_after_a_long_halt_frames_are_not_rushed():
+    clock = Clock()
+    pace = Pace(10, clock.now, clock.sleep)
+    pace.wait(measure=True)
+    clock.time += 5.0
+    assert pace.late
+    for _ in range(10):
+        pace.wait(measure=True)
+    assert clock.time == pytest.approx(0.1 + 5.0 + 0.8)  # one frame is caught up with, the others take their time
+    assert "9.1% of them late" in pace.report()
+
+
+# ---- devices, window and session together
+
+
+def key(name: str, down: bool = True) -> pygame.event.Event:
+    return pygame.event.Event(pygame.KEYDOWN if down else pygame.KEYUP, key=pygame.key.key_code(name))
+
+
+def press(name: str) -> list[pygame.event.Event]:
+    return [key(name), key(name, down=False)]
+
+
+def frames(events: list[pygame.event.Event], then: int) -> list[list[pygame.event.Event]]:
+    return [events, *[[] for _ in range(then)]]
+
+
+def record(monkeypatch, script: list[list[pygame.event.Event]], *arguments: object) -> None:
+    """`pidm-nav record`, on a clock of its own."""
+    clock = Clock(iter(script))
+    monkeypatch.setattr(recorder, "Pace", lambda fps: Pace(fps, clock.now, clock.sleep))
+    tyro.cli(commands.record, args=list(map(str, arguments)))
+
+
+@pytest.fixture
+def display():
+    pygame.display.init()
+    yield
+    pygame.display.quit()
+
+
+@pytest.fixture
+def saved_at_once(monkeypatch):
+    """Writing ends before the next frame, so that a script can count frames."""
+    original = DemoFile._write
+
+    def write(self):
+        original(self)
+        self._writing.exception()
+
+    monkeypatch.setattr(DemoFile, "_write", write)
+
+
+def test_the_command_records_what_the_keys_do(tmp_path, monkeypatch, capsys, display, saved_at_once):
+    out = tmp_path / "new folder" / "mine.npz"
+    script = [
+        *frames([], 2),
+        *frames([key("up")], 9),
+        *frames([key("right")], 9),
+        *frames([*press("p"), key("up", False), key("right", False)], 9),
+        *frames(press("space"), 4),
+        *frames(press("return"), 4),
+        *frames([key("a")], 5),
+        *frames([key("a", False), *press("r")], 4),
+        *frames([key("s")], 5),
+        *frames([key("s", False), *press("return")], 2),
+        *frames(press("return"), 2),
+    ]
+    arguments = ("--task", "maze", "--episodes", 5, "--out", out, "--noise-std", 0.1, "--no-clip-noise")
+    record(monkeypatch, script, *arguments, "--video", tmp_path / "clip.gif", "--seed", 3)
+    data = load_demos(out)
+    assert len(data) == 2 and data.source["env_kwargs"] == {"clip_noise": False, "noise_std": 0.1}
+    assert data.source["settings"] == {"device": "keyboard", "fps": 30.0}
+    first, second = (episode.actions for episode in data)
+    assert first[0, 0] == 0 and -1 < first[0, 1] < -0.3  # on its way up
+    assert first[8].tolist() == [0, -1] and first[17] == pytest.approx([0.5**0.5, -(0.5**0.5)])
+    assert len(first) < 30  # the pause is not in it
+    assert (second[:, 0] == 0).all() and second[:, 1].max() == 1
+    assert not check_demos(data).mismatches
+    printed = capsys.readouterr().out
+    assert "2 episodes recorded, 2 in" in printed and "30.00 steps a second" in printed
+    assert sorted(path.name for path in tmp_path.glob("*.gif")) == ["clip-1.gif", "clip-2.gif"]
+
+
+def test_the_command_adds_to_a_file_and_numbers_its_videos_on(tmp_path, monkeypatch, capsys, display, saved_at_once):
+    script = [
+        *frames([], 2),
+        *frames([key("up")], 6),
+        *frames([key("up", False), *press("return")], 2),
+        press("escape"),
+    ]
+    for _ in range(2):
+        record(monkeypatch, script, "--task", "zigzag", "--out", tmp_path / "z.npz", "--video", tmp_path / "z.gif")
+    assert len(load_demos(tmp_path / "z.npz")) == 2
+    assert "1 episodes recorded, 2 in" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.glob("*.gif")) == ["z-1.gif", "z-2.gif"]
+
+
+def test_closing_the_window_keeps_what_was_kept(tmp_path, monkeypatch, capsys, display, saved_at_once):
+    script = [*frames([], 2), *frames([key("up")], 5), *frames([key("up", False), *press("return")], 9)]
+    script += frames([key("up")], 5)  # and then the window is closed
+    record(monkeypatch, script, "--task", "maze", "--out", tmp_path / "mine.npz")
+    assert len(load_demos(tmp_path / "mine.npz")) == 1
+
+
+def test_a_session_played_with_a_gamepad(tmp_path, display, saved_at_once):
+    pad = VirtualGamepad()
+    session = new_session(tmp_path / "mine.npz", task="zigzag", episodes=1)
+    expert = AStarExpert("zigzag", speed=1.0, directions=None)
+
+    class Hand(Clock):
+        """Lets the stick go, plays the episode as the expert does, and presses Y."""
+
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if session.phase == "complete":
+                pad.button(3, True)
+            elif self.time > 0.2:
+                pad.stick(*expert.predict(session.state)[0].tolist())
+
+    clock = Hand()
+    run(session, Inputs(Mapping()), Screen("Zigzag", "test"), Pace(30, clock.now, clock.sleep))
+    pad.unplug()
+    data = load_demos(tmp_path / "mine.npz")
+    assert data.summary().success == 1 and not check_demos(data).mismatches
+    assert data.source["settings"]["device"] == "Virtual Controller"
+
+
+def test_control_c_keeps_what_was_kept(tmp_path, display, saved_at_once):
+    session = new_session(tmp_path / "mine.npz", env=short_env())
+    truncate(session)
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    run(session, Inputs(Mapping()), Screen("Four room", "test"), Pace(30, Clock().now, interrupt))
+    assert session.phase == "over" and len(load_demos(tmp_path / "mine.npz")) == 1
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_picture_shows_every_phase_differently(tmp_path, task):
+    session = new_session(tmp_path / "mine.npz", task)
+
+    def picture(size=600) -> bytes:
+        frame = draw_session(session, STILL, Mapping(), TASKS[task].title, "test", size)
+        assert frame.shape == (size, size + PANEL, 3) and frame.dtype == np.uint8
+        return frame.tobytes()
+
+    seen = [picture()]
+    for readings in ([STILL, RIGHT], [do("pause")], [do("pause"), do("finish")], [do("redo")]):
+        for reading in readings:
+            session.tick(reading)
+        written(session)
+        seen.append(picture())
+    picture(480)
+    assert len(set(seen)) == len(seen)
+
+
+def test_commands_without_a_session(tmp_path, monkeypatch, capsys, display):
+    record(monkeypatch, [], "--write-mapping", tmp_path / "pad.json")
+    assert "pad.json" in capsys.readouterr().out and (tmp_path / "pad.json").exists()
+    with pytest.raises(FileExistsError, match=r"pad\.json"):
+        record(monkeypatch, [], "--write-mapping", tmp_path / "pad.json")
+    pad = VirtualGamepad()
+    record(monkeypatch, [], "--list-devices", "--mapping", tmp_path / "pad.json")
+    pad.unplug()
+    printed = capsys.readouterr().out
+    assert "Virtual Controller" in printed and "keyboard" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "--task"),
+        (("--task", "lobby"), "'lobby'"),
+        (("--task", "custom"), "--layout"),
+        (("--task", "maze", "--video", "clip.avi"), "clip.avi"),
+        (("--task", "maze", "--out", "mine.txt"), "npz"),
+        (("--task", "maze", "--mapping", "none.json"), "none.json"),
+        (("--task", "maze", "--device", "Xbox"), "'Xbox'"),
+        (("--task", "maze", "--size", "20"), "--size"),
+    ],
+)
+def test_bad_arguments_are_refused_and_leave_nothing(tmp_path, monkeypatch, display, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, OSError), match=words):
+        record(monkeypatch, [], *arguments)
+    assert os.listdir(tmp_path) == []
+
+
+# ---- real processes
+
+CLI = "from pidm_nav.cli import main; main()"
+
+
+def without_display() -> dict[str, str]:
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER")
+    return {key: value for key, value in os.environ.items() if key not in hidden}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems always have a display")
+@pytest.mark.parametrize("command", ["record", "play"])
+def test_without_a_display_one_sentence_says_so(tmp_path, command):
+    arguments = [sys.executable, "-c", CLI, command, "--task", "maze"]
+    ended = subprocess.run(arguments, env=without_display(), cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert "no display" in line and "no game controller" in line and "pidm-nav collect" in line
+    assert os.listdir(tmp_path) == []
+
+
+RECORD_FOREVER = """
+import itertools, sys
+import gymnasium as gym
+from pidm_nav.demos.demo_file import DemoFile
+from pidm_nav.demos.gamepad import Reading
+from pidm_nav.demos.session import Session
+
+kwargs = {"clip_noise": True, "noise_std": 0.2}
+file = DemoFile(sys.argv[1], "four-room", kwargs)
+session = Session(gym.make("PIDMNav-FourRoom-v0", max_episode_steps=20, **kwargs), None, file=file)
+print("began", len(file), flush=True)
+for stick in itertools.cycle([(0.0, 0.0), (1.0, 0.5)]):
+    phase = session.phase
+    session.tick(Reading(stick))
+    if phase == "ready" and session.phase == "running" and session.kept:
+        print("next", len(file), flush=True)  # the next episode has begun
+"""
+
+
+def test_a_killed_recording_loses_at_most_the_running_episode(tmp_path):
+    path = tmp_path / "mine.npz"
+    total = 0
+    for kept in (1, 4, 2):
+        arguments = [sys.executable, "-c", "import pidm_nav\n" + RECORD_FOREVER, str(path)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == f"began {total}\n"
+            for _ in range(kept):
+                announced = int(process.stdout.readline().split()[1])
+            process.kill()
+        data = load_demos(path)
+        assert len(data) >= announced == total + kept
+        assert not check_demos(data).mismatches
+        total = len(data)
+
+
+@pytest.mark.skipif(not (shutil.which("Xvfb") and shutil.which("xdotool")), reason="Xvfb and xdotool are not installed")
+def test_a_real_window_is_played_with_real_keys(tmp_path):
+    def tool(*arguments: object) -> str:
+        command = ["xdotool", *map(str, arguments)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
+
+    def window_under_pointer() -> str:
+        return tool("getmouselocation").partition("window:")[2].strip()
+
+    readable, writable = os.pipe()
+    display = ["Xvfb", "-displayfd", str(writable), "-screen", "0", "1280x800x24", "-nolisten", "tcp"]
+    server = subprocess.Popen(display, pass_fds=[writable], stderr=subprocess.DEVNULL)
+    os.close(writable)
+    try:
+        with os.fdopen(readable) as number:
+            environment = without_display() | {"DISPLAY": f":{number.readline().strip()}"}
+        tool("mousemove", 400, 400)  # without a window manager the keys go to the window under the pointer
+        root = window_under_pointer()
+        arguments = ["record", "--task", "zigzag", "--episodes", "1", "--out", str(tmp_path / "mine.npz")]
+        process = subprocess.Popen([sys.executable, "-c", CLI, *arguments], env=environment, stdout=subprocess.PIPE)
+        while window_under_pointer() in (root, ""):
+            assert process.poll() is None
+        assert "pidm-nav: Zigzag" in tool("getwindowname", window_under_pointer())
+        while not (tmp_path / "mine.npz").exists():  # the window may come before it listens
+            assert process.poll() is None
+            tool("key", "--delay", 150, "Up", "Up", "Right", "Return")
+        tool("key", "--delay", 150, "Escape")
+        assert process.wait(60) == 0 and b"1 episodes recorded" in process.stdout.read()
+    finally:
+        server.terminate()
+        server.wait()
+    data = load_demos(tmp_path / "mine.npz")
+    assert isinstance(data, DemoDataset) and len(data) == 1 and not check_demos(data).mismatches
+    assert (data[0].actions[:, 1] < -0.3).any()
