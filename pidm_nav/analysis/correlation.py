@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def _points(curve: Curve, dataset: DemoDataset, cells: Sequence[Cell]) -> list[P
 
 
 def plot_correlation(correlation: Correlation) -> Figure:
-    """Performance against prediction error: a marker a task, a colour a demonstrator, numbers for sizes."""
+    """Performance against prediction error: a marker a task, a colour a demonstrator, larger for more data."""
     from matplotlib.lines import Line2D
 
     points = correlation.points
@@ -110,10 +110,8 @@ def plot_correlation(correlation: Correlation) -> Figure:
     figure, (ax,) = figures.panels(1, width=7.2, height=4.8)
     for point in points:
         marker, hue = figures.MARKERS[tasks.index(point.task) % 6], figures.colour(point.demonstrator, names)
-        style: dict[str, Any] = {"color": hue, "markeredgecolor": "white", "markersize": 9, "alpha": 0.9}
-        ax.plot(point.error, point.goal_ratio, marker, **style)
-        ax.annotate(str(point.demos), (point.error, point.goal_ratio), (5, 4), textcoords="offset points",
-                    fontsize=7, color="0.4")  # fmt: skip
+        size = 5 + 1.3 * np.log2(point.demos)
+        ax.plot(point.error, point.goal_ratio, marker, color=hue, markeredgecolor="white", markersize=size)
     figures.tidy(ax)
     ax.set(xlabel="state prediction error (px)", ylabel="goals reached", xscale="log")
     ax.set_ylim(top=1.05)
@@ -126,5 +124,9 @@ def plot_correlation(correlation: Correlation) -> Figure:
         Line2D([], [], color="0.4", marker=figures.MARKERS[i % 6], lw=0, label=figures.title(task))
         for i, task in enumerate(tasks)
     ]
-    ax.legend(handles=handles, frameon=False, fontsize=9)
+    handles += [
+        Line2D([], [], color="0.4", marker="o", lw=0, markersize=5 + 1.3 * np.log2(n), label=f"from {n}")
+        for n in (1, 5, 20)
+    ]
+    ax.legend(handles=handles, frameon=False, fontsize=9, loc="lower left")
     return figure

@@ -219,7 +219,7 @@ def plot_field(fields: Sequence[Field]) -> Figure:
             edgecolors="white", linewidths=0.5, zorder=6,
         )  # fmt: skip
         row = field.summary()
-        ax.set_title(f"{figures.title(field.task)}, {field.demonstrator}", fontsize=12)
+        ax.set_title(f"{figures.title(field.task)}, {field.demonstrator}", fontsize=12, y=1.0)
         ax.set_xlabel(
             f"turn {row['turn_where_delta_large']:.2f} where Δ is large, {row['turn_elsewhere']:.2f} elsewhere; "
             f"Spearman {row['turn_spearman']:.2f}",
@@ -242,10 +242,11 @@ def _direction_colours() -> list[Any]:
 
 def _compass(ax: Axes) -> None:
     """Which hue asks for which direction, above the panel's right corner."""
-    inset = ax.inset_axes((0.92, 1.005, 0.08, 0.08), zorder=10)
+    inset = ax.inset_axes((0.92, 1.0, 0.08, 0.08), zorder=10)
     inset.quiver(
         np.zeros(8), np.zeros(8), *(DIRECTIONS / np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)).T,
         color=_direction_colours(), angles="xy", scale_units="xy", scale=1, width=0.06,
     )  # fmt: skip
     inset.set(xlim=(-1.25, 1.25), ylim=(1.25, -1.25), xticks=[], yticks=[], aspect="equal")
     inset.axis("off")
+    inset.set_in_layout(False)  # it stands beside the title, which has its room already
