@@ -91,7 +91,7 @@ def require_display() -> None:
         pygame.joystick.init()
         device = "" if pygame.joystick.get_count() else " and no game controller"
         raise OSError(
-            f"there is no display to open a window on{device}: record on a desktop, "
+            f"there is no display to open a window on{device}: run this on a desktop, "
             "or let an expert make demonstrations with pidm-nav collect"
         )
 

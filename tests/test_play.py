@@ -84,7 +84,7 @@ def test_the_ghost_is_seen_in_a_colour_of_its_own():
         session.tick(Reading((1.0, 0.0)))
     frame = draw_session(session, Reading(), Mapping(), "Maze", "race", 800)
     assert frame.shape == (800, 800 + PANEL, 3)
-    y, x = np.argwhere((np.abs(frame[:, :800].astype(int) - GHOST).sum(axis=2) < 60)).mean(axis=0)
+    y, x = np.argwhere(np.abs(frame[:, :800].astype(int) - GHOST).sum(axis=2) < 60).mean(axis=0)
     trace = np.array(session.rival.trace)
     assert np.linalg.norm(np.array([x, y]) - trace[-1]) < np.ptp(trace, axis=0).max()
 
