@@ -51,7 +51,8 @@ svg text.tick { fill: var(--muted); font-size: 10.5px; } .grid { stroke: var(--r
 .key i { width: 20px; border-top: 3px solid var(--tone); border-radius: 2px; }
 .key.dashed i { border-top-style: dashed; }
 .scroll { overflow-x: auto; } .note { margin-top: 10px; }
-table { border-collapse: separate; border-spacing: 0; font-size: .88rem; width: 100%; font-variant-numeric: tabular-nums; }
+table { border-collapse: separate; border-spacing: 0; font-size: .88rem; width: 100%; }
+td { font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 12px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); }
 th { font-weight: 600; } thead th { border-bottom-width: 2px; }
 th:first-child { text-align: left; padding-left: 0; position: sticky; left: 0; background: var(--card); }
