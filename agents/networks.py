@@ -48,36 +48,46 @@ class Head(nn.Sequential):
 
 
 class Scale(nn.Module):
-    """Maps numbers of a Box to about [-1, 1] by its bounds; features without useful bounds are standardised.
+    """Maps numbers of a Box to about [-reach, reach] by its bounds; those without useful bounds are standardised.
 
     The data's mean and standard deviation stand in where a bound is infinite or beyond a million (see `fit`).
+
+    Args:
+        space: whose bounds count.
+        reach: where the bounds are mapped to. Beyond 1, a step of the agent is a larger part of what a ReLU unit
+            tells apart, and sharp turns are learned in fewer steps; the reached flags stay within [-1, 1].
+        enabled: off leaves numbers as they are.
     """
 
     center: Tensor
     width: Tensor
 
-    def __init__(self, space: spaces.Box, enabled: bool = True) -> None:
+    def __init__(self, space: spaces.Box, reach: float = 1.0, enabled: bool = True) -> None:
         super().__init__()
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-        bounded = (np.abs(low) < HUGE_BOUND) & (np.abs(high) < HUGE_BOUND) & (high > low)
+        self.bounded: NDArray[np.bool_] = (np.abs(low) < HUGE_BOUND) & (np.abs(high) < HUGE_BOUND) & (high > low)
         center, width = np.zeros(space.shape), np.ones(space.shape)
         if enabled:
-            center[bounded] = (high[bounded] + low[bounded]) / 2
-            width[bounded] = (high[bounded] - low[bounded]) / 2
-        self.enabled = enabled
-        self.unbounded: NDArray[np.bool_] = ~bounded
+            center[self.bounded] = (high[self.bounded] + low[self.bounded]) / 2
+            width[self.bounded] = (high[self.bounded] - low[self.bounded]) / 2 / reach
+        self.reach, self.enabled = reach, enabled
         self.register_buffer("center", torch.as_tensor(center, dtype=torch.float32))
         self.register_buffer("width", torch.as_tensor(width, dtype=torch.float32))
 
-    def fit(self, values: NDArray[np.float32]) -> None:
-        """Standardise the features without useful bounds by `values` (M, ...)."""
-        if not self.enabled or not self.unbounded.any():
+    def fit(self, values: NDArray[np.float32], flags: Sequence[int] = ()) -> None:
+        """Adapt to the data (M, ...): standardise what has no useful bounds, centre constants, spare the flags."""
+        if not self.enabled:
             return
+        center, width = self.center.numpy(force=True).copy(), self.width.numpy(force=True).copy()
         mean, std = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
-        std = np.where(std > 1e-6, std, 1.0)  # a constant feature carries nothing: keep it finite
-        mask = torch.as_tensor(self.unbounded)
-        self.center[mask] = torch.as_tensor(mean, dtype=torch.float32)[mask]
-        self.width[mask] = torch.as_tensor(std, dtype=torch.float32)[mask]
+        constant = (values == values[0]).all(axis=0)
+        width[~self.bounded] = np.where(constant, 1.0, np.maximum(std, 1e-6))[~self.bounded]
+        center[~self.bounded] = mean[~self.bounded]
+        center[constant] = values[0][constant]  # a fixed goal's coordinates would only be a large bias
+        if flags:
+            center[list(flags)], width[list(flags)] = 0.5, 0.5
+        self.center.copy_(torch.as_tensor(center))
+        self.width.copy_(torch.as_tensor(width))
 
     def forward(self, values: Tensor) -> Tensor:
         """Raw to scaled."""

@@ -31,6 +31,7 @@ class AgentConfig:
     encoder_sizes: tuple[int, ...] = (512, 1024, 256)  # batch norm follows the last
     head_sizes: tuple[int, ...] = (256,)  # between embedding and action
     scale_observations: bool = True  # by the space's bounds; off feeds raw pixels, as the paper's recipe does
+    reach: float = 8.0  # bounds are scaled to plus and minus this: see Scale
 
 
 class NavPolicy(nn.Module, ABC):
@@ -68,7 +69,7 @@ class NavPolicy(nn.Module, ABC):
         self.observation_space = observation_space
         self.action_space = action_space
         self.config = config if config is not None else self.config_class()
-        self.scale = Scale(observation_space, self.config.scale_observations)
+        self.scale = Scale(observation_space, self.config.reach, self.config.scale_observations)
         self.action_scale = Scale(action_space)
         self.custom_encoder = encoder is not None
         self.seed = seed
@@ -110,7 +111,7 @@ class NavPolicy(nn.Module, ABC):
 
     def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
         """Take from the demonstrations what needs no gradient: scales, memories, predictors."""
-        self.scale.fit(np.concatenate([each.observations for each in dataset]))
+        self.scale.fit(np.concatenate([each.observations for each in dataset]), dataset.goal_flags)
 
     def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
         """(N, D) scaled future states to train on instead of the data's, if the agent wants that."""

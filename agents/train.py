@@ -30,7 +30,7 @@ class TrainConfig:
     final_learning_rate: float = 0.0  # reached in a straight line
     decay_steps: int | None = None  # where it is reached; None for the last step
     gradient_clip: float | None = 1.0  # largest norm of the gradient; None for no limit
-    loss: Literal["l1", "mse"] = "l1"
+    loss: Literal["l1", "mse"] = "mse"  # l1 is the paper's; its median lets BC stand still where people hesitate
     average: float = 0.0  # decay of the exponential average of weights to act with; 0 for the last weights
     exact_statistics: bool = True  # batch norm's statistics over the training data, not a running average
     scale_observations: bool = True  # off feeds raw pixels to the networks, as the paper's recipe does
@@ -64,6 +64,7 @@ PRESETS: dict[str, TrainConfig] = {
     "paper": TrainConfig(
         steps=100_000,
         batch_size=4096,
+        loss="l1",
         learning_rate=1e-5,
         final_learning_rate=1e-5,
         gradient_clip=None,
@@ -94,19 +95,8 @@ def preset(name: str, agent: str, task: str) -> TrainConfig:
 
 
 # arguments of an environment that an agent must act with, unlike noise and the like
-LOOKS = frozenset(
-    [
-        "layout",
-        "room_size",
-        "goal_order",
-        "obs_type",
-        "image_size",
-        "observe_goals",
-        "relative_goals",
-        "random_start",
-        "random_goals",
-    ]
-)
+LOOKS = frozenset({"layout", "room_size", "goal_order", "obs_type", "image_size", "observe_goals", "relative_goals"})
+LOOKS |= {"random_start", "random_goals"}
 
 
 def env_arguments(dataset: DemoDataset) -> dict[str, Any]:

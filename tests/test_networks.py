@@ -57,6 +57,13 @@ def test_unbounded_features_are_standardised_by_the_data() -> None:
     assert np.allclose(scaled[:, 3], 0)  # constant: finite
 
 
+def test_reach_spreads_positions_but_not_flags_and_constants_vanish() -> None:
+    scale = Scale(spaces.Box(np.float32([-32, 0, 0, 0]), np.float32([832, 800, 1, 800]), dtype=np.float32), reach=8)
+    values = np.float32([[-32, 70, 0, 0], [832, 70, 1, 800]])
+    scale.fit(values, flags=(2,))
+    assert np.allclose(scale(torch.tensor(values)).numpy(), [[-8, 0, -1, -8], [8, 0, 1, 8]])
+
+
 def test_recomputed_statistics_are_those_of_the_data() -> None:
     encoder = Encoder(3, (16, 8))
     data = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
