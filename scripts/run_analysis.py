@@ -15,12 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from pidm_nav.agents import load_agent, train
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
-from pidm_nav.analysis.field import measure_field, plot_field
+from pidm_nav.analysis.field import Field, measure_field, plot_field
 from pidm_nav.analysis.figures import Row, demonstrator, save_figure, save_rows
-from pidm_nav.analysis.gap import measure_gap, plot_gap
+from pidm_nav.analysis.gap import Gap, measure_gap, plot_gap
 from pidm_nav.analysis.horizon import horizon_curve, plot_horizon_curves
 from pidm_nav.analysis.predictor import error_curve, plot_error_curves
 from pidm_nav.demos import DemoDataset, load_demos
@@ -34,7 +35,7 @@ parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data"
 parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "analysis")
 parser.add_argument("--work", type=Path, default=ROOT / "runs" / "analysis", help="trained agents")
 parser.add_argument("--results", type=Path, nargs="*", default=[], help="folders of pidm-nav sweep")
-parser.add_argument("--only", nargs="*", help="gap, settings, reaction, field, predictor, horizon, correlation")
+parser.add_argument("--only", nargs="*", help="gap, settings, reaction, neighbours, field, ...")
 parser.add_argument("--force", action="store_true", help="make again what is there")
 arguments = parser.parse_args()
 
@@ -82,14 +83,47 @@ def reaction() -> list[Row]:
     return rows
 
 
+def neighbours() -> list[Row]:
+    """Half the mean squared difference of actions in states with equal goals, by px between them."""
+    rows = []
+    for data in (*load("human"), *load("astar")):
+        transitions = data.transitions()
+        positions, _, reached = split_state(transitions.state)
+        points = np.column_stack([positions, 1e4 * reached])
+        pairs = cKDTree(points).query_pairs(16, output_type="ndarray")
+        apart = np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1)
+        actions = transitions.action.astype(np.float64)
+        half = 0.5 * ((actions[pairs[:, 0]] - actions[pairs[:, 1]]) ** 2).sum(axis=1)
+        row: Row = {"task": data.task, "demonstrator": demonstrator(data)}
+        for low, high in ((0, 1), (1, 2), (2, 4), (4, 8), (8, 16)):
+            inside = (apart >= low) & (apart < high)
+            row |= {f"pairs_{low}_{high}": int(inside.sum()), f"half_{low}_{high}": float(half[inside].mean())}
+        rows.append(row)
+    return rows
+
+
+def expected_gain(found: Field, gap: Gap) -> Row:
+    """V / (v + 0.04) from the action's variance v an axis in the three clusters nearest to each place."""
+    here = np.column_stack([found.states[:, :2], 1e4 * split_state(found.states)[2]])
+    there = np.column_stack([gap.positions, 1e4 * gap.goals_reached])
+    unbiased = gap.parts.variance * gap.parts.count / np.maximum(gap.parts.count - 1, 1)
+    variance = unbiased[cKDTree(there).query(here, k=3)[1]].mean(axis=1) / 2
+    expected = variance / (variance + 0.04)
+    large = found.delta >= np.quantile(found.delta, 0.75)
+    means = {"large": float(expected[large].mean()), "elsewhere": float(expected[~large].mean())}
+    return {f"expected_gain_{where}": value for where, value in means.items()}
+
+
 def field() -> list[Row]:
-    found = []
+    found, rows = [], []
     for data in load("human"):
         folder = arguments.work / f"{data.task}-pidm-human"
         agent = load_agent(folder) if (folder / "agent.json").is_file() else train("pidm", data, out=folder)
-        found.append(measure_field(agent, data, rng=np.random.default_rng(0)))
+        gaps = measure_gap(data, rng=np.random.default_rng(0))
+        found.append(measure_field(agent, data, gap=gaps, rng=np.random.default_rng(0)))
+        rows.append({**found[-1].summary(), **expected_gain(found[-1], gaps)})
     save_figure(plot_field(found), arguments.out / "field.png")
-    return [each.summary() for each in found]
+    return rows
 
 
 def predictor() -> list[Row]:
@@ -111,7 +145,7 @@ def correlation() -> list[Row]:
     return [point._asdict() for point in found.points]
 
 
-PARTS: tuple[Callable[[], list[Row]], ...] = (gap, settings, reaction, field, predictor, horizon)
+PARTS: tuple[Callable[[], list[Row]], ...] = (gap, settings, reaction, neighbours, field, predictor, horizon)
 for part in (*PARTS, correlation) if arguments.results else PARTS:
     name = part.__name__
     table = arguments.out / f"{name}.csv"

@@ -132,6 +132,8 @@ class Gap:
                 row[f"{name}_{zone}"] = self.mean(values, weight)
             row[f"{name}_near"] = self.mean(values, 1 - self.zones[:, 2])
             row[f"{name}_ratio"] = row[f"{name}_near"] / row[f"{name}_elsewhere"]
+            rest = self.mean(values, 1 - self.zones[:, 0])  # leaving another goal counts as far here
+            row[f"{name}_current_ratio"] = row[f"{name}_arriving"] / rest
         return row
 
     def rows(self) -> list[figures.Row]:
