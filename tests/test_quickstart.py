@@ -220,8 +220,13 @@ def test_headline_says_who_is_ahead(bc, pidm, said):
         ("human-like", agent): Curve("maze", agent, "human-like", (1, 5), np.full((2, 3, 1), score))
         for agent, score in (("bc", bc), ("pidm", pidm))
     }
+    curves |= {
+        ("astar", agent): Curve("maze", agent, "astar", (5,), np.full((1, 3, 1), score))
+        for agent, score in (("bc", 0.99), ("pidm", 0.97))
+    }
     result = quickstart.Result(quickstart.Plan(), {}, [], curves, {}, {}, 0.0)
     sentence = quickstart_page.headline(result)
     assert sentence.startswith(said)
     assert f"PIDM reaches {pidm:.0%} of the goals, BC {bc:.0%}" in sentence
     assert f"in {6 if pidm > bc else 0} of 6 pairs" in sentence
+    assert "A* planner, which does not vary its ways, PIDM reaches 97%, BC 99%" in sentence  # also where it is behind

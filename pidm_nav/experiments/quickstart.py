@@ -60,7 +60,7 @@ class Plan:
     sizes: tuple[int, ...] = (1, 2, 5)  # human-like demonstrations to train on
     astar_sizes: tuple[int, ...] = (5,)
     seeds: tuple[int, ...] = (0, 1, 2)  # of the demonstrations drawn, the weights and the batches
-    steps: int = 1000  # gradient steps of every training
+    steps: int = 750  # gradient steps of every training: what three minutes on two cores allow
     batch_size: int = 128
     episodes: int = 50  # of each evaluation, the same for all
     demos: int = 50  # made of either kind, to draw from

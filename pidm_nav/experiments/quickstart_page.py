@@ -27,8 +27,9 @@ EVERY = 2  # steps a frame
 PAUSE = 24  # frames that the end stays
 
 MORE_STYLE = """
-main { max-width: 940px; } .panels { grid-template-columns: minmax(0, 560px); justify-content: center; }
+main { max-width: 940px; } .panels { grid-template-columns: minmax(0, 500px); justify-content: center; }
 img { display: block; max-width: 100%; height: auto; border-radius: 10px; background: #fff; margin: 14px auto 0; }
+img.map { width: min(100%, 560px); }
 .tile.bc b { color: var(--bc); } .tile.pidm b { color: var(--pidm); }
 pre { background: var(--page); border: 1px solid var(--rule); border-radius: 10px; padding: 10px 14px; overflow-x: auto;
   margin: 4px 0 16px; font: .88rem/1.5 ui-monospace, "SF Mono", Consolas, monospace; }
@@ -37,26 +38,30 @@ pre::selection, pre *::selection { background: var(--accent); color: var(--card)
 
 
 def headline(result: Result) -> str:
-    """What came out, in one sentence, whoever is ahead."""
-    plan = result.plan
-    bc, pidm = (float(mean_curve(result.curves["human-like", agent])[-1]) for agent in AGENTS)
+    """What came out, whoever is ahead, on either kind of demonstrations."""
+    bc, pidm = (_last(result, "human-like", agent) for agent in AGENTS)
     verdict = "PIDM is ahead" if pidm > bc + 0.005 else "BC is ahead" if bc > pidm + 0.005 else "Neither is ahead"
     wins, pairs = _wins(result)
-    return (
-        f"{verdict}: with {plan.shown} human-like demonstrations PIDM reaches {pidm:.0%} of the goals, BC {bc:.0%}; "
-        f"PIDM does better in {wins} of {pairs} pairs of trainings on the same demonstrations."
+    text = (
+        f"{verdict}: after {result.plan.shown} human-like demonstrations PIDM reaches {pidm:.0%} of the goals, "
+        f"BC {bc:.0%}; PIDM does better in {wins} of {pairs} pairs of trainings on the same human-like demonstrations."
     )
+    if ("astar", "pidm") in result.curves:
+        bc, pidm = (_last(result, "astar", agent) for agent in AGENTS)
+        size = result.curves["astar", "pidm"].sizes[-1]
+        text += f" After {size} of the A* planner, which does not vary its ways, PIDM reaches {pidm:.0%}, BC {bc:.0%}."
+    return text
+
+
+def _last(result: Result, kind: str, agent: str) -> float:
+    """Mean goal ratio with the most demonstrations."""
+    return float(mean_curve(result.curves[kind, agent])[-1])
 
 
 def _wins(result: Result) -> tuple[int, int]:
-    """Pairs of trainings, equal but for the agent, in which PIDM is better; and all of them."""
-    leads = [
-        seed_scores(curve) - seed_scores(result.curves[kind, "bc"])
-        for (kind, agent), curve in result.curves.items()
-        if agent == "pidm"
-    ]
-    flat = np.concatenate([lead.ravel() for lead in leads])
-    return int((flat > 0).sum()), len(flat)
+    """Pairs of trainings on human-like demonstrations, equal but for the agent: those PIDM wins, and all."""
+    bc, pidm = (seed_scores(result.curves["human-like", agent]) for agent in AGENTS)
+    return int((pidm > bc).sum()), pidm.size
 
 
 def how_made(result: Result) -> list[tuple[str, str]]:
@@ -186,15 +191,15 @@ def render_page(result: Result, folder: Path, out: Path) -> str:
     plan = result.plan
     tiles = []
     for agent in reversed(AGENTS):
-        mean = float(mean_curve(result.curves["human-like", agent])[-1])
+        ratio = _last(result, "human-like", agent)
         tiles.append(
-            f"<div class='tile {agent}'><b>{mean:.0%}</b><span>of the goals reached by {agent_title(agent)} "
+            f"<div class='tile {agent}'><b>{ratio:.0%}</b><span>of the goals reached by {agent_title(agent)} "
             f"after {plan.shown} human-like demonstrations</span></div>"
         )
     wins, pairs = _wins(result)
     tiles.append(
-        f"<div class='tile'><b>{wins} of {pairs}</b><span>pairs of trainings on the same demonstrations "
-        "in which PIDM is better</span></div>"
+        f"<div class='tile'><b>{wins} of {pairs}</b><span>pairs of trainings on the same human-like "
+        "demonstrations in which PIDM is better</span></div>"
     )
     steps = "".join(
         f"<h3>{escape(title)}</h3><pre>{escape(commands)}</pre>" for title, commands in next_steps(result, out)
@@ -213,8 +218,9 @@ def render_page(result: Result, folder: Path, out: Path) -> str:
         f"<section><h2>How many demonstrations are needed?</h2>{draw_figure(curve_figure(result))}"
         f"<h3>{escape(score_rows(result).title)}</h3>{_table(score_rows(result))}</section>\n"
         "<section><h2>What they learned from</h2><p class='lead'>A script with a gamepad player's habits, and a "
-        f"planner that always takes the same way.</p>{_image(folder / 'traces.png', 'Demonstrations on the map')}"
-        f"</section>\n<section><h2>Next</h2>{steps}</section>\n"
+        "planner that always takes the same way.</p>"
+        f"{_image(folder / 'traces.png', 'Demonstrations on the map', 'map')}</section>\n"
+        f"<section><h2>Next</h2>{steps}</section>\n"
         f"<section><h2>How it was made</h2><dl>{facts}</dl></section>\n</main>\n</body>\n</html>\n"
     )
 
@@ -231,10 +237,10 @@ def _table(table: Table) -> str:
     )
 
 
-def _image(path: Path, words: str) -> str:
-    kind = path.suffix.removeprefix(".")
+def _image(path: Path, words: str, kind: str = "") -> str:
+    format_ = path.suffix.removeprefix(".")
     data = base64.b64encode(path.read_bytes()).decode("ascii")
-    return f"<img alt='{escape(words)}' src='data:image/{kind};base64,{data}'>"
+    return f"<img class='{kind}' alt='{escape(words)}' src='data:image/{format_};base64,{data}'>"
 
 
 def write_tables(result: Result, folder: Path) -> None:
