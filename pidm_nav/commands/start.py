@@ -49,7 +49,7 @@ OPTIONAL = {  # package: (what does not work without it, how to install it)
 def quickstart(
     out: Path = Path("quickstart"), force: bool = False, fast: bool = False, jobs: int | None = None
 ) -> None:
-    """See BC and PIDM learn a maze from few demonstrations on this machine, in about two minutes.
+    """See BC and PIDM learn a maze from few demonstrations on this machine, in two to three minutes.
 
     Args:
         out: folder for the page, the animation, the curve, the table, the demonstrations and two agents.
@@ -85,18 +85,15 @@ def _progress(console: Console, plan: Plan) -> Iterator[Report]:
         trainings = 2 * len(plan.seeds) * (len(plan.sizes) + len(plan.astar_sizes))
         totals = {"demonstrations": 2 * plan.demos, "trainings": trainings, "pictures": 1}
         bars = {name: progress.add_task(name, total=total, last="", start=False) for name, total in totals.items()}
+        progress.start_task(bars["demonstrations"])
 
         def report(what: str, advance: int) -> None:
-            name = what if what in bars else "trainings"
-            for each in list(bars)[: list(bars).index(name) + 1]:
-                progress.start_task(bars[each])
+            name = what if what in bars else "trainings"  # a training says which one it was
             progress.update(bars[name], advance=advance, last="" if what == name else what)
-            if name == "demonstrations" and progress.tasks[0].finished:
-                progress.start_task(bars["trainings"])
-            if name == "trainings" and progress.tasks[1].finished:
-                progress.start_task(bars["pictures"])
+            following = bars[name] + 1
+            if progress.tasks[bars[name]].finished and following in bars.values():
+                progress.start_task(following)
 
-        progress.start_task(bars["demonstrations"])
         yield report
 
 
@@ -105,7 +102,8 @@ def _summary(console: Console, result: Result, out: Path, seconds: float) -> Non
     from pidm_nav.experiments import quickstart_page as page
 
     scores = page.score_rows(result)
-    table = Table(title=scores.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    console.print(f"[bold]{escape(scores.title)}[/]")
+    table = Table(box=None, pad_edge=False)
     for index, column in enumerate(scores.header):
         table.add_column(column, justify="right" if index else "left", no_wrap=True)
     for first, *cells in scores.rows:
