@@ -1,6 +1,6 @@
 """Every picture of the README and the documentation, into docs/images.
 
-    python scripts/make_pictures.py                            runs the quickstart first, about two minutes
+    python scripts/make_pictures.py                            runs the quickstart first, two to three minutes
     python scripts/make_pictures.py --quickstart quickstart    takes the GIF and the curve from a former one
 
 docs/images/
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import gymnasium as gym
 import imageio.v2 as imageio
+from PIL import Image
 
 import pidm_nav  # noqa: F401  registers the environments
 from pidm_nav.cli import main as pidm_nav_command
@@ -71,6 +72,7 @@ def draw_traces(images: Path) -> None:
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "handlelength": 1.4}
         ax.legend(handles, labels, ncols=2, frameon=False, fontsize=11, **place)
     figure.savefig(images / "traces.png", dpi=110)
+    Image.open(images / "traces.png").convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE).save(images / "traces.png", optimize=True)
 
 
 def draw_recorder(images: Path, size: int = 640) -> None:

@@ -90,9 +90,9 @@ def _progress(console: Console, plan: Plan) -> Iterator[Report]:
         def report(what: str, advance: int) -> None:
             name = what if what in bars else "trainings"  # a training says which one it was
             progress.update(bars[name], advance=advance, last="" if what == name else what)
-            following = bars[name] + 1
-            if progress.tasks[bars[name]].finished and following in bars.values():
-                progress.start_task(following)
+            following = list(bars.values())[list(bars).index(name) + 1 :]
+            if progress.tasks[bars[name]].finished and following:
+                progress.start_task(following[0])
 
         yield report
 

@@ -1,4 +1,4 @@
-"""The quickstart: BC and PIDM on a few demonstrations of one task, compared on the same episodes in two minutes.
+"""The quickstart: BC and PIDM on a few demonstrations of one task, compared on the same episodes in minutes.
 
 quickstart/
   index.html            everything below on one page
