@@ -60,6 +60,7 @@ def test_summary_says_scores_seeds_and_what_is_next(done):
     words = " ".join(shown.split())
     assert "PIDM, human-like" in words
     assert "seeds 0, 1" in words
+    assert "2 gradient steps are too few to tell" in words
     assert "index.html" in words
     for command in ("play", "record", "train", "sweep", "report"):
         assert f"pidm-nav {command}" in words

@@ -25,6 +25,7 @@ GIF = "bc-and-pidm.gif"
 PANE = 400  # px of each agent's picture
 EVERY = 2  # steps a frame
 PAUSE = 24  # frames that the end stays
+ENOUGH = 100  # gradient steps; below, a trial run has learned nothing
 
 MORE_STYLE = """
 main { max-width: 940px; } .panels { grid-template-columns: minmax(0, 500px); justify-content: center; }
@@ -41,6 +42,8 @@ def headline(result: Result) -> str:
     """What came out, whoever is ahead, on either kind of demonstrations."""
     bc, pidm = (_last(result, "human-like", agent) for agent in AGENTS)
     verdict = "PIDM is ahead" if pidm > bc + 0.005 else "BC is ahead" if bc > pidm + 0.005 else "Neither is ahead"
+    if result.plan.steps < ENOUGH:
+        verdict = f"{result.plan.steps} gradient steps are too few to tell"
     wins, pairs = _wins(result)
     text = (
         f"{verdict}: after {result.plan.shown} human-like demonstrations PIDM reaches {pidm:.0%} of the goals, "
