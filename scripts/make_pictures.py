@@ -72,7 +72,8 @@ def draw_traces(images: Path) -> None:
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "handlelength": 1.4}
         ax.legend(handles, labels, ncols=2, frameon=False, fontsize=11, **place)
     figure.savefig(images / "traces.png", dpi=110)
-    Image.open(images / "traces.png").convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE).save(images / "traces.png", optimize=True)
+    picture = Image.open(images / "traces.png").convert("RGB")
+    picture.quantize(256, method=Image.Quantize.MAXCOVERAGE).save(images / "traces.png", optimize=True)
 
 
 def draw_recorder(images: Path, size: int = 640) -> None:
