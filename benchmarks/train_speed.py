@@ -3,10 +3,11 @@
     python benchmarks/train_speed.py --demos four_room_human.npz --limit 300
 
 Both train PIDM on the same demonstrations on one thread, one after the other, and are judged by the same rollouts;
-times are the processor's, so that other programs on the machine do not count. `fast` trains once, to its end. The plain loop is the recipe as published (batches of 4,096 or the whole
-set, raw pixels, constant 1e-5, Adam; both states encoded apart, no fused optimizer); it is evaluated at growing
-numbers of steps until it reaches 0.9 or the time limit. If it does not get there, its total is extrapolated from its
-measured time a step to the paper's first checkpoint (5,000 steps), which is the least it could take.
+times are the processor's, so that other programs on the machine do not count. `fast` trains once, to its end. The
+plain loop is the recipe as published (batches of 4,096 or the whole set, raw pixels, constant 1e-5, Adam; both states
+encoded apart, no fused optimizer); it is evaluated at growing numbers of steps until it reaches 0.9 or the time limit.
+If it does not get there, its total is extrapolated from its measured time a step to the paper's first checkpoint (5,000
+steps), which is the least it could take.
 """
 
 from __future__ import annotations
