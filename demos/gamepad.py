@@ -80,10 +80,10 @@ class Gamepad:
             self._tapped.add(self._wiring[event.button])
         action = self._numbered.get(event.button)
         if action is not None and event.type == pygame.JOYBUTTONUP:
-            self._ramp.held.discard(action)
+            self._ramp.release(action)
             return None
         if action is not None:
-            self._ramp.held.add(action)
+            self._ramp.press(action)
         return action
 
     def poll(self) -> list[str]:
@@ -96,8 +96,10 @@ class Gamepad:
             return []
         down = {button for button in self._named if self._controller.get_button(button)}
         pressed = (down | self._tapped) - self._down
-        self._ramp.held -= {self._named[button] for button in self._down - down}
-        self._ramp.held |= {self._named[button] for button in down}
+        for button in pressed:
+            self._ramp.press(self._named[button])
+        for button in (pressed | self._down) - down:
+            self._ramp.release(self._named[button])
         self._down, self._tapped = down, set()
         return [self._named[button] for button in sorted(pressed)]
 

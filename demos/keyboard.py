@@ -23,10 +23,31 @@ class Ramp:
     def __init__(self) -> None:
         self.held: set[str] = set()
         self.position: Stick = (0.0, 0.0)
+        self._new: set[str] = set()
+        self._tapped: set[str] = set()
+
+    def press(self, action: str) -> None:
+        """Hold a direction."""
+        self.held.add(action)
+        self._new.add(action)
+        self._tapped.discard(action)
+
+    def release(self, action: str) -> None:
+        """Let it go; after it has counted for a frame, if it was only just pressed."""
+        if action in self._new:
+            self._tapped.add(action)
+        else:
+            self.held.discard(action)
+
+    def release_all(self) -> None:
+        """Let everything go."""
+        self.held.clear()
 
     def move(self, seconds: float) -> Stick:
         """Where the stick is, so much later."""
-        held = self.held
+        held = set(self.held)
+        self.held -= self._tapped
+        self._new, self._tapped = set(), set()
         x = float("right" in held) - float("left" in held)
         y = float("down" in held) - float("up" in held)
         reach = (0.5**0.5 if x and y else 1.0) * (SLOW if "slow" in held else 1.0)
@@ -68,15 +89,15 @@ class Keyboard:
         import pygame
 
         if event.type == pygame.WINDOWFOCUSLOST:
-            self._ramp.held.clear()  # the releases go to another window
+            self._ramp.release_all()  # the releases go to another window
         if event.type not in (pygame.KEYDOWN, pygame.KEYUP):
             return None
         action = self._actions.get(event.key)
         if action is not None and event.type == pygame.KEYUP:
-            self._ramp.held.discard(action)
+            self._ramp.release(action)
             return None
         if action is not None:
-            self._ramp.held.add(action)
+            self._ramp.press(action)
         return action
 
     def stick(self, seconds: float) -> Stick:

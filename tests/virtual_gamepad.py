@@ -47,6 +47,7 @@ class VirtualGamepad:
         self._sdl.SDL_JoystickSetVirtualButton(self._handle(), number, int(pressed))
 
     def unplug(self) -> None:
+        self._opened.quit()  # else it is closed some time later, perhaps when its memory is another device's
         for index in range(pygame.joystick.get_count()):
             if self._sdl.SDL_JoystickGetDeviceInstanceID(index) == self.id:
                 self._sdl.SDL_JoystickDetachVirtual(index)
