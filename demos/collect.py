@@ -63,9 +63,7 @@ def rollout(
     **env_kwargs: Any,
 ) -> list[Episode]:
     """A policy's episodes, seeded `seed`, `seed + 1`, ..., with `goals_reached` (T+1,) among their infos."""
-    rollouts = roll_out(
-        policy, task, episodes, seed, max_steps, progress, keep_observations=True, **env_kwargs
-    )
+    rollouts = roll_out(policy, task, episodes, seed, max_steps, progress, keep_observations=True, **env_kwargs)
     return [
         Episode(
             each.observations,

@@ -62,9 +62,7 @@ class Episode:
         infos = {str(key): _checked(f"info {key!r}", value, None) for key, value in self.infos.items()}
         for key, array in infos.items():
             if array.ndim == 0 or len(array) not in (steps, steps + 1):
-                raise ValueError(
-                    f"info {key!r} has shape {array.shape}: it needs {steps} or {steps + 1} rows"
-                )
+                raise ValueError(f"info {key!r} has shape {array.shape}: it needs {steps} or {steps + 1} rows")
         object.__setattr__(self, "observations", observations)
         object.__setattr__(self, "actions", actions)
         object.__setattr__(self, "rewards", rewards)
@@ -203,9 +201,7 @@ class DemoDataset:
     def env_kwargs(self) -> dict[str, Any]:
         """The environment's arguments that all episodes were made with."""
         arguments = _arguments(self)
-        return {
-            key: value for key, value in arguments[0].items() if all(a.get(key) == value for a in arguments)
-        }
+        return {key: value for key, value in arguments[0].items() if all(a.get(key) == value for a in arguments)}
 
     def sample(self, n: int, rng: np.random.Generator) -> DemoDataset:
         """`n` whole episodes, each at most once; equal generators give nested subsets for growing `n`."""

@@ -36,9 +36,7 @@ __all__ = ["from_minari", "load_demos", "save_demos", "to_minari"]
 FORMAT = "pidm-nav demonstrations"
 VERSION = 1
 BUNDLED = ("astar", "human-like")
-RECORDED_DYNAMICS = {
-    "clip_noise": False
-}  # the paper's recordings were made without its clip of noisy actions
+RECORDED_DYNAMICS = {"clip_noise": False}  # the paper's recordings were made without its clip of noisy actions
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -129,18 +127,10 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             with zipfile.ZipFile(file) as archive:
                 for member in archive.namelist():
                     content = io.BytesIO(archive.read(member))
-                    arrays[member.removesuffix(".npy")] = np.lib.format.read_array(
-                        content, allow_pickle=False
-                    )
-        except (
-            Exception
-        ) as error:  # a damaged file can fail anywhere in zipfile, zlib or NumPy's header parser
+                    arrays[member.removesuffix(".npy")] = np.lib.format.read_array(content, allow_pickle=False)
+        except Exception as error:  # a damaged file can fail anywhere in zipfile, zlib or NumPy's header parser
             pickled = isinstance(error, ValueError) and "allow_pickle" in str(error)
-            kind = (
-                "holds pickled objects, which are never loaded"
-                if pickled
-                else "is cut short or not an npz file"
-            )
+            kind = "holds pickled objects, which are never loaded" if pickled else "is cut short or not an npz file"
             raise ValueError(f"'{path}' cannot be read: it {kind}") from None
     return arrays
 
@@ -150,15 +140,11 @@ def _bundled(name: str) -> Path:
     task, _, kind = name.rpartition("/")
     known = ", ".join(f"{task}/{kind}" for task in TASKS for kind in BUNDLED)
     if kind not in BUNDLED:
-        raise FileNotFoundError(
-            f"there are no demonstrations at '{name}': give a file, a folder or one of {known}"
-        )
+        raise FileNotFoundError(f"there are no demonstrations at '{name}': give a file, a folder or one of {known}")
     try:
         path = Path(str(files("pidm_nav.demos") / "data" / f"{get_task(task).name}_{kind}.npz"))
     except ValueError:
-        raise FileNotFoundError(
-            f"there are no demonstrations called '{name}': choose one of {known}"
-        ) from None
+        raise FileNotFoundError(f"there are no demonstrations called '{name}': choose one of {known}") from None
     if not path.is_file():
         raise FileNotFoundError(f"'{name}' is missing from this installation: make it with pidm-nav collect")
     return path
@@ -171,17 +157,13 @@ def _from_arrays(arrays: Arrays, path: Path) -> DemoDataset:
         return _read_compact(arrays, path.stem)
     if {"state", "action", "reward"} <= set(arrays):
         raise ValueError("it is one episode of the paper's release: give the folder it is in")
-    raise ValueError(
-        f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is not a demonstration format"
-    )
+    raise ValueError(f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is not a demonstration format")
 
 
 def _read_own(arrays: Arrays) -> DemoDataset:
     version = arrays.get("version", np.array(0))
     if version.ndim or version.dtype.kind not in "iu" or not 1 <= version <= VERSION:
-        raise ValueError(
-            f"its version is {version}, this pidm-nav reads up to {VERSION}: install a newer one"
-        )
+        raise ValueError(f"its version is {version}, this pidm-nav reads up to {VERSION}: install a newer one")
     try:
         metadata = json.loads(str(arrays["metadata"]))
         task, source, seeds, keys = (metadata[key] for key in ("task", "source", "seeds", "infos"))
@@ -233,7 +215,5 @@ def _lengths(lengths: NDArray[Any], at_least: int = 1) -> NDArray[np.int64]:
 def _pieces(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
     """A flat array cut into the episodes' rows."""
     if array.ndim == 0 or len(array) != lengths.sum():
-        raise ValueError(
-            f"an array of shape {array.shape} does not fit episodes of {lengths.sum()} rows in all"
-        )
+        raise ValueError(f"an array of shape {array.shape} does not fit episodes of {lengths.sum()} rows in all")
     return np.split(array, np.cumsum(lengths)[:-1])

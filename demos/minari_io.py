@@ -59,9 +59,7 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
                 **_environment(dataset),
             )
             # Plain text only: Minari cuts its metadata file off on a NumPy scalar.
-            stored.storage.update_metadata(
-                {METADATA_KEY: json.dumps({"task": dataset.task, "source": dataset.source})}
-            )
+            stored.storage.update_metadata({METADATA_KEY: json.dumps({"task": dataset.task, "source": dataset.source})})
         _make_namespace(dataset_id)
         if target.exists():
             target.rename(Path(folder) / "replaced")
@@ -83,9 +81,7 @@ def from_minari(dataset_id: str) -> DemoDataset:
         metadata = stored.storage.metadata
         task, source = _origin(dataset_id, stored, metadata.get(METADATA_KEY))
     except Exception as error:  # HDF5, JSON and Minari each fail in their own ways on a damaged store
-        raise ValueError(
-            f"Minari's '{dataset_id}' cannot be read: it is damaged ({type(error).__name__})"
-        ) from None
+        raise ValueError(f"Minari's '{dataset_id}' cannot be read: it is damaged ({type(error).__name__})") from None
     try:
         return DemoDataset(task, tuple(map(_episode, raw, seeds)), source)
     except ValueError as error:

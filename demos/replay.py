@@ -44,9 +44,7 @@ def demo_layout(dataset: DemoDataset) -> Layout:
         return TASKS[dataset.task].layout
     kwargs = dataset.env_kwargs
     if dataset.task != "custom" or "layout" not in kwargs:
-        raise ValueError(
-            f"demonstrations of '{dataset.task}' have no map to draw: use those of a navigation task"
-        )
+        raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a navigation task")
     return Layout.load(kwargs["layout"], kwargs.get("room_size", (800, 800)), kwargs.get("goal_order"))
 
 
@@ -112,9 +110,7 @@ def _impossible(dataset: DemoDataset, index: int) -> Iterator[tuple[int, str]]:
     """The first step of each kind that the rules do not allow."""
     episode, kwargs = dataset[index], dataset.env_kwargs
     layout, states = demo_layout(dataset), demo_states(dataset, index)
-    physics = Physics(
-        layout, **{key: kwargs[key] for key in ("noise_std", "clip_noise", "deadzone") if key in kwargs}
-    )
+    physics = Physics(layout, **{key: kwargs[key] for key in ("noise_std", "clip_noise", "deadzone") if key in kwargs})
     positions, goals, reached = split_state(states)
     room = np.array(layout.room_size) - 1
     findings: list[tuple[NDArray[Any], str]] = [
@@ -180,14 +176,10 @@ def _reachable(physics: Physics, positions: NDArray[np.float64], episode: Episod
     # Where free movement does not explain it, a wall or the border must be within the noise's reach.
     grid = np.linspace(0, 1, 9)
     for step in np.flatnonzero(~free).tolist():
-        x, y = (
-            before[step, i] + SPEED * (low[step, i] + grid * (high[step, i] - low[step, i])) for i in (0, 1)
-        )
+        x, y = (before[step, i] + SPEED * (low[step, i] + grid * (high[step, i] - low[step, i])) for i in (0, 1))
         targets = np.stack(np.meshgrid(x, y), axis=-1)
         room = np.array(physics.layout.room_size) - 1
-        bounced = (
-            physics.collides(np.clip(targets, 0, room)).any() or ((targets < 0) | (targets > room)).any()
-        )
+        bounced = physics.collides(np.clip(targets, 0, room)).any() or ((targets < 0) | (targets > room)).any()
         longest = SPEED * np.maximum(np.abs(low[step]), np.abs(high[step])) + MARGIN
         free[step] = bounced and (np.abs(moved[step]) <= longest).all()
     return free

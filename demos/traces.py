@@ -49,9 +49,7 @@ def _draw_panel(ax: Axes, layout: Layout, datasets: Mapping[str, DemoDataset]) -
 
     draw_map(ax, layout)
     for number in ax.texts:
-        number.set(
-            path_effects=[withStroke(linewidth=2.5, foreground="white")], fontsize=9, fontweight="bold"
-        )
+        number.set(path_effects=[withStroke(linewidth=2.5, foreground="white")], fontsize=9, fontweight="bold")
     handles = []
     for index, (label, dataset) in enumerate(datasets.items()):
         traces = [demo_states(dataset, episode)[:, :2] for episode in range(len(dataset))]

@@ -23,7 +23,7 @@ NOISE_BLOCK = 256
 def draw_pairs(rng: np.random.Generator, pairs: NDArray[np.complex64]) -> None:
     """Fill (NOISE_BLOCK,) pairs with uniform numbers in [0, 1), a real and an imaginary one for each step.
 
-    Normal numbers come of them for all rows at once, in `World.noise`: drawing those here would take four times as long.
+    Normal numbers come of them for all rows at once, in `World.noise`: drawing those here would take far longer.
     """
     rng.random(dtype=np.float32, out=pairs.view(np.float32))
 

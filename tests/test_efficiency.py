@@ -183,9 +183,7 @@ def test_a_mean_that_is_the_level_but_for_rounding_has_reached_it():
 )
 def test_a_higher_level_never_needs_fewer_demonstrations(curve, low, high):
     low, high = sorted((low, high))
-    needed = np.nan_to_num(
-        [float(demos_needed(PAPER_SIZES, curve, level)) for level in (low, high)], nan=np.inf
-    )
+    needed = np.nan_to_num([float(demos_needed(PAPER_SIZES, curve, level)) for level in (low, high)], nan=np.inf)
     assert needed[0] <= needed[1]
     if np.isfinite(needed[1]):
         assert curve[PAPER_SIZES.index(int(needed[1]))] >= high - 1e-9
@@ -229,9 +227,7 @@ def test_a_level_the_agent_never_reaches_gives_an_upper_bound(rng):
 def test_a_level_nobody_reaches_is_said_so(rng):
     bc, pidm = flat([0.1], sizes=(5,)), flat([0.2], sizes=(5,), agent="pidm")
     ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng, maximum=1.0)
-    assert (ratio.bound, str(ratio)) == ("?", "not reached") and np.isnan(
-        [ratio.value, *ratio.interval]
-    ).all()
+    assert (ratio.bound, str(ratio)) == ("?", "not reached") and np.isnan([ratio.value, *ratio.interval]).all()
 
 
 def test_an_agent_against_itself_is_one(rng):
@@ -263,12 +259,8 @@ def test_the_interval_holds_the_ratio_and_narrows_with_seeds(rng):
 
 
 def test_the_bootstrap_is_reproducible_and_can_be_left_out():
-    curves = [
-        noisy([0.5, 0.9], np.random.default_rng(i), sizes=(1, 5), agent=a) for i, a in enumerate(("a", "b"))
-    ]
-    first, second = (
-        efficiency_ratio(*curves, 0.9, rng=np.random.default_rng(3)).replicates for _ in range(2)
-    )
+    curves = [noisy([0.5, 0.9], np.random.default_rng(i), sizes=(1, 5), agent=a) for i, a in enumerate(("a", "b"))]
+    first, second = (efficiency_ratio(*curves, 0.9, rng=np.random.default_rng(3)).replicates for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert np.isnan(efficiency_ratio(*curves, rng=np.random.default_rng(3), repetitions=0).interval).all()
 

@@ -208,9 +208,7 @@ def test_pickles_are_never_opened(tmp_path):
     np.savez(tmp_path / "inside.npz", states=np.array([trap], dtype=object))
     refused(tmp_path / "inside.npz", "inside.npz", "pickled objects")
     save_demos(wander(), tmp_path / "dressed.npz")
-    np.savez(
-        tmp_path / "dressed.npz", **{**arrays_of(tmp_path / "dressed.npz"), "metadata": np.array([trap])}
-    )
+    np.savez(tmp_path / "dressed.npz", **{**arrays_of(tmp_path / "dressed.npz"), "metadata": np.array([trap])})
     refused(tmp_path / "dressed.npz", "dressed.npz", "pickled objects")
     assert not (tmp_path / "sprung").exists()
 

@@ -170,8 +170,7 @@ print("ok")
 
 def test_importing_brings_neither_pygame_nor_matplotlib() -> None:
     done = run(
-        "import sys, pidm_nav.render\n"
-        "print({'pygame', 'matplotlib', 'imageio', 'scipy', 'PIL'} & {*sys.modules})"
+        "import sys, pidm_nav.render\nprint({'pygame', 'matplotlib', 'imageio', 'scipy', 'PIL'} & {*sys.modules})"
     )
     assert done.stdout == "set()\n", done.stderr
 

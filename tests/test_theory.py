@@ -93,9 +93,7 @@ def test_gaussian_samples_show_both_gaps(control, rng):
 
 
 def test_the_gaussian_idm_is_the_regression_of_the_action_on_both_states(rng):
-    problem = LinearGaussian(
-        control=0.8, dynamics_std=0.5, policy_std=1.2, gain=-0.4, drift=1.1, state_std=2.0
-    )
+    problem = LinearGaussian(control=0.8, dynamics_std=0.5, policy_std=1.2, gain=-0.4, drift=1.1, state_std=2.0)
     states, actions, futures = problem.sample(rng, (400_000,))
     x = np.stack([states, futures], axis=1)
     coefficients = np.linalg.lstsq(x, actions, rcond=None)[0]
@@ -114,9 +112,7 @@ def test_corollary_1_predicts_the_gap_of_learned_tabular_estimators(seed, sample
     problem = TabularProblem.random(np.random.default_rng(seed))
     predictor = theory_tabular.learned_predictor(problem, 10, rng)
     terms = theory_tabular.gap_terms(problem, predictor, samples, 2 * samples, ridge)
-    measured = theory_tabular.measured_gap(
-        problem, predictor, samples, 2 * samples, rng, ridge, datasets=5000
-    )
+    measured = theory_tabular.measured_gap(problem, predictor, samples, 2 * samples, rng, ridge, datasets=5000)
     assert measured.error < 0.005
     assert_within(measured, terms.total)
 
@@ -136,9 +132,7 @@ def test_corollary_1_predicts_the_gap_of_learned_linear_estimators(control, samp
     problem = LinearGaussian(control=control)
     predictor = theory_gaussian.learned_predictor(problem, 15, rng)
     terms = theory_gaussian.gap_terms(problem, predictor, samples, samples + 2, shrink)
-    measured = theory_gaussian.measured_gap(
-        problem, predictor, samples, samples + 2, rng, shrink, datasets=8000
-    )
+    measured = theory_gaussian.measured_gap(problem, predictor, samples, samples + 2, rng, shrink, datasets=8000)
     assert_within(measured, terms.total)
     assert terms.shift == 0  # the same noise everywhere
 
@@ -188,9 +182,7 @@ def test_corollary_1_fails_outside_the_support_by_the_error_made_there(rng):
 def test_outside_the_support_equal_data_hide_unequal_gaps(rng):
     problem, predictor = theory.outside_support(mass=0.2)
     actions = problem.actions.copy()
-    actions[:, -1] = np.eye(len(problem.values))[
-        len(problem.values) // 2
-    ]  # there the expert would stand still
+    actions[:, -1] = np.eye(len(problem.values))[len(problem.values) // 2]  # there the expert would stand still
     other = TabularProblem(problem.states, problem.futures, actions, problem.values)
     np.testing.assert_array_equal(problem.joint, other.joint)  # no dataset can tell the two apart
     gaps = [theory_tabular.measured_gap(p, predictor, 60, 60, rng, datasets=3000) for p in (problem, other)]

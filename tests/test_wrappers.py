@@ -18,9 +18,7 @@ KINDS = ("iid", "random_walk")
 Rollout = tuple[np.ndarray, np.ndarray]
 
 
-def make(
-    task: str = "maze", kind: str = "iid", obs_type: str = "state", **arguments: object
-) -> ExogenousNoise:
+def make(task: str = "maze", kind: str = "iid", obs_type: str = "state", **arguments: object) -> ExogenousNoise:
     env = gym.make(TASKS[task].env_id, obs_type=obs_type, image_size=64)
     return ExogenousNoise(env, kind=kind, **arguments)
 
@@ -49,9 +47,7 @@ def test_features_are_appended_and_the_task_is_untouched(task: str, kind: str) -
     assert np.isfinite(env.observation_space.low).all() and np.isfinite(env.observation_space.high).all()
 
 
-@pytest.mark.parametrize(
-    ("kind", "std"), [("iid", None), ("random_walk", None), ("iid", 4.0), ("random_walk", 2.0)]
-)
+@pytest.mark.parametrize(("kind", "std"), [("iid", None), ("random_walk", None), ("iid", 4.0), ("random_walk", 2.0)])
 def test_features_have_the_stated_spread(kind: str, std: float | None) -> None:
     env = make(kind=kind, features=200, std=std)
     distractors = roll(env, 0, 60)[0][:, -200:].astype(float)
@@ -121,9 +117,7 @@ def test_outside_judges(kind: str, obs_type: str) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings(
-            "ignore", message=".*is different from the unwrapped version"
-        )  # so it is meant
+        warnings.filterwarnings("ignore", message=".*is different from the unwrapped version")  # so it is meant
         check_env(make(kind=kind, obs_type=obs_type), skip_render_check=True)
         sb3_check_env(make(kind=kind, obs_type=obs_type), skip_render_check=True)
 
@@ -157,8 +151,6 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -
 def test_other_observations_are_refused() -> None:
     with pytest.raises(ValueError, match="a vector or an image"):
         ExogenousNoise(gym.make("FrozenLake-v1"))
-    flattened = gym.wrappers.DtypeObservation(
-        gym.make("PIDMNav-Maze-v0", obs_type="pixels", image_size=64), np.float32
-    )
+    flattened = gym.wrappers.DtypeObservation(gym.make("PIDMNav-Maze-v0", obs_type="pixels", image_size=64), np.float32)
     with pytest.raises(ValueError, match="uint8"):
         ExogenousNoise(flattened)

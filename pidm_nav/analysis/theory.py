@@ -32,15 +32,11 @@ COLOURS = {
 ASYMPTOTIC_SLACK = 0.05
 
 
-def _row(
-    check: str, problem: str, setting: str, predicted: float, relation: Relation, measured: Measured
-) -> Row:
+def _row(check: str, problem: str, setting: str, predicted: float, relation: Relation, measured: Measured) -> Row:
     """A row; it holds within 4 standard errors, for != beyond 4."""
     slack = 4 * measured.error + 1e-9 + (ASYMPTOTIC_SLACK * abs(predicted) if relation == "~" else 0)
     difference = measured.value - predicted
-    holds = {">=": difference >= -slack, "!=": abs(difference) > slack}.get(
-        relation, abs(difference) <= slack
-    )
+    holds = {">=": difference >= -slack, "!=": abs(difference) > slack}.get(relation, abs(difference) <= slack)
     return {
         "check": check,
         "problem": problem,
@@ -67,9 +63,7 @@ def gap_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
         name, setting = "tabular", f"{samples} samples, ridge {ridge:g}"
         rows += [
             _row("Theorem 1", name, f"problem {i}", theory_tabular.optimal_gap(tabular), "=", squared),
-            _row(
-                "Cross entropy", name, f"problem {i}", theory_tabular.cross_entropy_gap(tabular), "=", entropy
-            ),
+            _row("Cross entropy", name, f"problem {i}", theory_tabular.cross_entropy_gap(tabular), "=", entropy),
             _row("Corollary 1", name, setting, terms.total, "=", gap),
         ]
     for control, samples, shrink in ((0.3, 10, 1.0), (0.7, 10, 0.8), (1.2, 30, 1.0), (2.0, 100, 0.9)):
@@ -82,9 +76,7 @@ def gap_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
         rows += [
             _row("Theorem 1", name, setting, linear.optimal_gap, "=", squared),
             _row("Cross entropy", name, setting, linear.cross_entropy_gap, "=", entropy),
-            _row(
-                "Corollary 1", name, f"{setting}, {samples} samples, shrink {shrink:g}", terms.total, "=", gap
-            ),
+            _row("Corollary 1", name, f"{setting}, {samples} samples, shrink {shrink:g}", terms.total, "=", gap),
         ]
     return rows
 

@@ -21,9 +21,7 @@ def fisher_informations(problem: TabularProblem, direction: Floats | None = None
     joint = problem.joint
     state_action = joint.sum(axis=1)
     # Lemma 1's proof: the score of the marginal is the IDM's score averaged over p(s' | s, a).
-    bc_score = np.divide(
-        (joint * score).sum(1), state_action, out=np.zeros_like(state_action), where=state_action > 0
-    )
+    bc_score = np.divide((joint * score).sum(1), state_action, out=np.zeros_like(state_action), where=state_action > 0)
     return float((state_action * bc_score**2).sum()), float((joint * score**2).sum())
 
 

@@ -106,9 +106,7 @@ def learned_predictor(problem: LinearGaussian, samples: int, rng: np.random.Gene
     return GaussianPredictor(float(slope), float((futures - slope * states).std()))
 
 
-def measured_optimal_gap(
-    problem: LinearGaussian, samples: int, rng: np.random.Generator
-) -> tuple[Measured, Measured]:
+def measured_optimal_gap(problem: LinearGaussian, samples: int, rng: np.random.Generator) -> tuple[Measured, Measured]:
     """Gaps of the optimal predictors on samples: (squared error, cross entropy)."""
     states, actions, futures = problem.sample(rng, (samples,))
     c = problem.idm_coefficients
@@ -188,9 +186,7 @@ def squared_errors(
     future = problem.idm_coefficients[1]
     for part in np.array_split(np.arange(datasets), max(1, datasets // 200)):  # keeps memory small
         s, a, f = problem.sample(rng, (len(part), int(sizes[-1])))
-        surprise = (
-            f - problem.true_predictor.slope * s
-        )  # s' - E*[s'|s]: p* is known to the IDM's policy class
+        surprise = f - problem.true_predictor.slope * s  # s' - E*[s'|s]: p* is known to the IDM's policy class
         below = np.cumsum(s * s, axis=1)[:, sizes - 1]
         mu = shrink_bc * np.cumsum(s * a, axis=1)[:, sizes - 1] / below
         xi = shrink_idm * np.cumsum(s * (a - future * surprise), axis=1)[:, sizes - 1] / below

@@ -29,9 +29,7 @@ class TabularProblem:
     def __post_init__(self) -> None:
         shape = (len(self.states), *self.futures.shape[1:], len(self.values))
         if self.actions.shape != shape:
-            raise ValueError(
-                f"the action probabilities are {self.actions.shape}; the other arrays need {shape}"
-            )
+            raise ValueError(f"the action probabilities are {self.actions.shape}; the other arrays need {shape}")
         for name, p in (("states", self.states), ("futures", self.futures), ("actions", self.actions)):
             if (p < 0).any() or not np.allclose(p.sum(axis=-1), 1):
                 raise ValueError(
@@ -39,9 +37,7 @@ class TabularProblem:
                 )
 
     @classmethod
-    def random(
-        cls, rng: np.random.Generator, states: int = 4, futures: int = 4, actions: int = 3
-    ) -> TabularProblem:
+    def random(cls, rng: np.random.Generator, states: int = 4, futures: int = 4, actions: int = 3) -> TabularProblem:
         """A problem drawn from Dirichlet distributions, uneven enough to make every term count."""
         return cls(
             rng.dirichlet(np.full(states, 5.0)),
@@ -61,9 +57,7 @@ class TabularProblem:
         )
         weights = np.exp(logits)
         states = np.full(3, 1 / 3)
-        return cls(
-            states, np.full((3, futures), 1 / futures), weights / weights.sum(-1, keepdims=True), values
-        )
+        return cls(states, np.full((3, futures), 1 / futures), weights / weights.sum(-1, keepdims=True), values)
 
     @property
     def joint(self) -> Floats:
@@ -103,9 +97,7 @@ class TabularProblem:
     def tilted(self, xi: float, direction: Floats | None = None) -> TabularProblem:
         """The policy class of Theorem 2: pi_xi(a|s,s') ~ pi*(a|s,s') exp(xi h), h (S, F, A) or the action."""
         weights = self.actions * np.exp(xi * (self.values if direction is None else direction))
-        return TabularProblem(
-            self.states, self.futures, weights / weights.sum(-1, keepdims=True), self.values
-        )
+        return TabularProblem(self.states, self.futures, weights / weights.sum(-1, keepdims=True), self.values)
 
     def mean_over_samples(self, quantity: Floats, samples: int, rng: np.random.Generator) -> Measured:
         """Mean of a quantity (S, F, A) over i.i.d. samples of the problem."""
@@ -168,9 +160,7 @@ def density_ratio(problem: TabularProblem, predictor: Floats, check_support: boo
     return np.divide(predictor, problem.futures, out=np.zeros_like(predictor), where=problem.futures > 0)
 
 
-def _cell_moments(
-    cell: Floats, mean: Floats, var: Floats, samples: int, ridge: float
-) -> tuple[Floats, Floats]:
+def _cell_moments(cell: Floats, mean: Floats, var: Floats, samples: int, ridge: float) -> tuple[Floats, Floats]:
     """Exact mean and variance over datasets of a shrunken cell mean, for cells of probability `cell`."""
     from scipy.stats import binom
 
@@ -199,8 +189,7 @@ def gap_terms(
         optimal=optimal_gap(problem),
         variance=float(problem.states @ bc_var - (pairs * w * idm_var).sum()),
         bias=float(
-            problem.states @ (bc_mean - problem.bc_mean) ** 2
-            - (pairs * w * (idm_mean - problem.idm_mean) ** 2).sum()
+            problem.states @ (bc_mean - problem.bc_mean) ** 2 - (pairs * w * (idm_mean - problem.idm_mean) ** 2).sum()
         ),
         shift=float((pairs * (1 - w) * problem.idm_var).sum()),
     )

@@ -84,18 +84,14 @@ def measured_efficiency(
 ) -> Measured:
     """Measured n / m from squared errors (datasets, sizes) of both; jackknife over groups of datasets."""
     sums_bc, sums_idm = (
-        np.array([part.mean(axis=0) for part in np.array_split(errors, groups)])
-        for errors in (bc_errors, idm_errors)
+        np.array([part.mean(axis=0) for part in np.array_split(errors, groups)]) for errors in (bc_errors, idm_errors)
     )
 
     def ratio(bc: Floats, idm: Floats) -> float:
         return samples_needed(sizes, bc, target) / samples_needed(sizes, idm, target)
 
     left_out = np.array(
-        [
-            ratio(np.delete(sums_bc, g, 0).mean(axis=0), np.delete(sums_idm, g, 0).mean(axis=0))
-            for g in range(groups)
-        ]
+        [ratio(np.delete(sums_bc, g, 0).mean(axis=0), np.delete(sums_idm, g, 0).mean(axis=0)) for g in range(groups)]
     )
     error = np.sqrt((groups - 1) * np.mean((left_out - left_out.mean()) ** 2))
     return Measured(ratio(sums_bc.mean(axis=0), sums_idm.mean(axis=0)), float(error))

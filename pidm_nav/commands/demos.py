@@ -204,9 +204,7 @@ def plot(files: Files, out: Path = Path("traces.png"), episodes: int | None = No
     labels = list(map(_label, files))
     if len(set(labels)) < len(set(files)):
         labels = list(files)  # files of the same name in different folders
-    figure = plot_traces(
-        {label: load_demos(file)[:episodes] for label, file in zip(labels, files, strict=True)}
-    )
+    figure = plot_traces({label: load_demos(file)[:episodes] for label, file in zip(labels, files, strict=True)})
     with atomic_file(out) as temporary:
         figure.savefig(temporary, dpi=200, format=out.suffix[1:].lower())
     _console().print(f"traces of {', '.join(labels)} drawn to {out}", highlight=False)
@@ -222,9 +220,7 @@ def _print_check(dataset: DemoDataset, file: str) -> None:
     if found.tested:
         console.print(f"{found.tested} episodes tested step by step against the physics", highlight=False)
     for mismatch in found.mismatches[:MOST_SHOWN]:
-        console.print(
-            f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}", highlight=False
-        )
+        console.print(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}", highlight=False)
     if found.mismatches:
         bad = len({mismatch.episode for mismatch in found.mismatches})
         raise ValueError(f"{bad} of {len(dataset)} episodes in '{file}' are not what the environment does")

@@ -33,9 +33,7 @@ class Curve:
         scores = np.array(self.scores, dtype=np.float64)
         name = f"{self.task}/{self.agent}/{self.demos_from}"
         if scores.ndim != 3 or len(scores) != len(self.sizes) or 0 in scores.shape:
-            raise ValueError(
-                f"the scores of {name} are {scores.shape}; give ({len(self.sizes)}, seeds, checkpoints)"
-            )
+            raise ValueError(f"the scores of {name} are {scores.shape}; give ({len(self.sizes)}, seeds, checkpoints)")
         if list(self.sizes) != sorted(set(self.sizes)):
             raise ValueError(f"the sizes of {name} are {self.sizes}; give each once, increasing")
         if np.isinf(scores).any():

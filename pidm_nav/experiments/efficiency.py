@@ -51,9 +51,7 @@ TOLERANCE = 1e-9
 def task_maximum(curves: Sequence[Curve], checkpoint: Checkpoint = "best") -> float:
     """The task's maximum performance: the highest mean over seeds of any curve, at any size."""
     if len({curve.task for curve in curves}) != 1:
-        raise ValueError(
-            f"curves of {sorted({c.task for c in curves})} have no common maximum; give one task"
-        )
+        raise ValueError(f"curves of {sorted({c.task for c in curves})} have no common maximum; give one task")
     means = np.concatenate([mean_curve(curve, checkpoint) for curve in curves])
     return float(np.nanmax(means)) if np.isfinite(means).any() else np.nan
 
@@ -133,9 +131,7 @@ def efficiency_ratio(
         replicates = np.where(np.isnan(above), np.inf, np.where(np.isnan(below), 0.0, above / below))
         replicates[np.isnan(above) & np.isnan(below)] = np.nan
     names = [f"{c.agent} ({c.demos_from})" for c in (agent, baseline)]
-    return EfficiencyRatio(
-        agent.task, names[0], names[1], level, n_agent, n_baseline, value, bound, replicates
-    )
+    return EfficiencyRatio(agent.task, names[0], names[1], level, n_agent, n_baseline, value, bound, replicates)
 
 
 def _ratio(n_agent: float, n_baseline: float, last_agent: int, last_baseline: int) -> tuple[float, Bound]:
