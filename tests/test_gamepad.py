@@ -140,6 +140,7 @@ def test_an_unknown_key_is_refused(window, tmp_path):
 # ---- keys as a stick
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sets(st.sampled_from(["left", "right", "up", "down", "slow"])), st.floats(0.001, 0.2))))
 def test_held_keys_move_the_stick_at_a_finite_speed_within_the_unit_circle(pieces):
     ramp = Ramp()
