@@ -38,38 +38,38 @@ def run_local(
 ) -> Iterator[tuple[Job, Outcome]]:
     """Run jobs in processes that are started once, each with one thread.
 
-    When a process dies, nothing says which job did it: all that ran are tried again, one at a time, and
-    the one that dies alone is the one to blame.
+    When a process dies, nothing says which job did it, nor whether the others had begun: all that ran are tried
+    again, one at a time, and one that dies twice when alone is to blame.
     """
     import joblib
     from joblib.externals.loky import get_reusable_executor
 
     workers = workers or joblib.cpu_count()
-    waiting, suspects = deque(jobs), deque[Job]()
-    running: dict[Future[Outcome], tuple[Job, bool]] = {}
+    waiting, suspects = deque(jobs), deque[tuple[Job, int]]()
+    running: dict[Future[Outcome], tuple[Job, int]] = {}  # with how often it has been tried alone, this time included
     settings: dict[str, Any] = {"env": ONE_THREAD, "initializer": _begin_worker, "initargs": (os.getpid(),)}
     executor = None
     try:
         while waiting or suspects or running:
             executor = get_reusable_executor(min(workers, len(jobs)), **settings)
             if suspects and not running:
-                job = suspects.popleft()
-                running[executor.submit(attempt, function, job)] = (job, True)
+                job, alone = suspects.popleft()
+                running[executor.submit(attempt, function, job)] = (job, alone + 1)
             while waiting and not suspects and len(running) < workers:
                 if any(alone for _, alone in running.values()):
                     break
                 job = waiting.popleft()
-                running[executor.submit(attempt, function, job)] = (job, False)
+                running[executor.submit(attempt, function, job)] = (job, 0)
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
                 job, alone = running.pop(future)
                 try:
                     outcome = future.result()
                 except BrokenProcessPool as error:
-                    if not alone:
-                        suspects.append(job)
+                    if alone < 2:
+                        suspects.append((job, alone))
                         continue
-                    outcome = {"error": f"the worker process died twice ({_first_line(error)})"}
+                    outcome = {"error": f"the worker process died again and again ({_first_line(error)})"}
                 yield job, outcome
     finally:
         if executor is not None:
