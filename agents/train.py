@@ -26,7 +26,7 @@ class TrainConfig:
 
     steps: int = 2000  # gradient steps
     batch_size: int = 128  # actions a step; the whole dataset where that is smaller
-    learning_rate: float = 1e-3  # Adam's, at the first step
+    learning_rate: float = 3e-3  # Adam's, at the first step
     final_learning_rate: float = 0.0  # reached in a straight line
     decay_steps: int | None = None  # where it is reached; None for the last step
     gradient_clip: float | None = 1.0  # largest norm of the gradient; None for no limit
