@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A property is about results, not about how busy the machine is.
+settings.register_profile("pidm-nav", deadline=None)
+settings.load_profile("pidm-nav")
 
 # One thread each: the suite runs in parallel, and small networks are slower on two threads than on one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -218,8 +218,6 @@ def _check_gamepad() -> Check:
         names = [pygame.joystick.Joystick(index).get_name() for index in range(pygame.joystick.get_count())]
     except pygame.error as error:
         return Check("gamepad", False, f"none ({error})", cost, remedy)
-    finally:
-        pygame.joystick.quit()
     return Check("gamepad", bool(names), ", ".join(names) or "none", cost, remedy)
 
 
