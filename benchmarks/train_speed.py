@@ -63,14 +63,14 @@ class PlainPIDM:
         return self.head(torch.cat(embedded, dim=1)).numpy(), state
 
 
-def time_fast(dataset: DemoDataset) -> float:
+def time_fast(dataset: DemoDataset) -> tuple[float, float]:
     began = time.process_time()
     agent = train("pidm", dataset, PRESETS["fast"])
     seconds = time.process_time() - began
     ratio = evaluate(agent, "four-room", episodes=50, seed=0).mean_goal_ratio
     steps = PRESETS["fast"].steps
     print(f"fast   {steps:6,d} steps  {seconds:8.1f} s  {1e3 * seconds / steps:6.1f} ms a step  goal ratio {ratio:.2f}")
-    return seconds
+    return seconds, ratio
 
 
 def time_plain(dataset: DemoDataset, limit: float) -> float:
@@ -105,8 +105,11 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = load_demos(arguments.demos).sample(arguments.num_demos, np.random.default_rng(0))
     print(f"{len(dataset)} demonstrations, {dataset.num_steps} steps, one thread")
-    fast, plain = time_fast(dataset), time_plain(dataset, arguments.limit)
-    print(f"the plain loop takes {plain / fast:.0f} times as long")
+    (fast, ratio), plain = time_fast(dataset), time_plain(dataset, arguments.limit)
+    if ratio < TARGET:
+        print(f"fast ended at {ratio:.2f}, below {TARGET}: this run says nothing about the time to get there")
+    else:
+        print(f"the plain loop takes {plain / fast:.0f} times as long")
 
 
 if __name__ == "__main__":
