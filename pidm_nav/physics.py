@@ -73,7 +73,8 @@ class Physics:
         self._pad = MARGIN + 2
         push_x, push_y = _push_tables(layout, self._pad)
         self._shape = push_x.shape
-        self._tables = (push_x.ravel(), push_y.ravel(), np.maximum(push_x, push_y).ravel())
+        self._origin = self._pad * (self._shape[1] + 1)  # where (0, 0) stands in the tables
+        self._tables = (push_x.ravel(), push_y.ravel(), (np.maximum(push_x, push_y) > 0).ravel())
         # Bytes, because indexing them by an int is the fastest look-up Python has.
         self._byte_tables = tuple(table.tobytes() for table in self._tables)
 
@@ -102,31 +103,37 @@ class Physics:
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """(...,) whether boxes centred on (..., 2) positions overlap a wall; far outside the room nothing does."""
         cell = np.clip(np.rint(positions).astype(np.intp) + self._pad, 0, np.array(self._shape) - 1)
-        overlapping: NDArray[np.bool_] = self._tables[2][cell[..., 0] * self._shape[1] + cell[..., 1]] > 0
+        overlapping: NDArray[np.bool_] = self._tables[2][cell[..., 0] * self._shape[1] + cell[..., 1]]
         return overlapping
 
     def _advance(self, math: Any, position: Any, action: Any, noise: Any, limit: float) -> Any:
         """One axis of the free movement."""
-        velocity = action * (abs(action) >= self.deadzone) + noise
+        moved = action * (abs(action) >= self.deadzone)  # a new array, so what follows can be in place
+        moved += noise
         if self.clip_noise:
-            velocity = math.clip(velocity, -1.0, 1.0)
-        return math.clip(math.rint((position + SPEED * velocity) * 1000.0) / 1000.0, 0.0, limit)
+            moved = math.clip(moved, -1.0, 1.0)
+        moved *= SPEED
+        moved += position
+        moved *= 1000.0
+        return math.clip(math.rint(moved) / 1000.0, 0.0, limit)
 
     def _index(self, math: Any, x: Any, y: Any) -> Any:
         """Where the box centred on (x, y) stands in the tables."""
-        return math.index((math.rint(x) + self._pad) * self._shape[1] + (math.rint(y) + self._pad))
+        return math.index(math.rint(x) * self._shape[1] + math.rint(y) + self._origin)
 
     def _push(self, math: Any, tables: Any, index: Any, x: Any, y: Any, new_x: Any, new_y: Any) -> tuple[Any, Any]:
         """One try to leave the walls, against the way the agent came from (x, y)."""
         push_x, push_y, _ = tables
         return new_x - math.sign(new_x - x) * push_x[index], new_y - math.sign(new_y - y) * push_y[index]
 
-    def _push_out(self, x: float, y: float, new_x: float, new_y: float) -> tuple[float, float]:
+    def _push_out(
+        self, x: float, y: float, new_x: float, new_y: float, tries: int = MAX_PUSHES
+    ) -> tuple[float, float]:
         """Push one agent until it is free; where it never gets free, it stays at (x, y)."""
         tables = self._byte_tables
         solid = tables[2]
         seen_x, seen_y = x, y
-        for attempt in range(MAX_PUSHES):
+        for attempt in range(tries):
             index = self._index(_Floats, new_x, new_y)
             if not solid[index]:
                 return new_x, new_y
@@ -149,18 +156,16 @@ class Physics:
         if not hit.size:
             return new_x, new_y
         index = index[hit]
-        first_x, first_y = new_x.copy(), new_y.copy()
-        for _ in range(8):
-            if hit.size <= FEW:
-                break
+        tries = MAX_PUSHES
+        while hit.size > FEW and tries > MAX_PUSHES - 8:
+            tries -= 1
             moved = self._push(_Arrays, self._tables, index, x[hit], y[hit], new_x[hit], new_y[hit])
             new_x[hit], new_y[hit] = moved
             index = self._index(_Arrays, *moved)
             still = np.flatnonzero(solid.take(index))
             hit, index = hit[still], index[still]
-        for agent in hit.tolist():
-            came_from, went_to = (x.item(agent), y.item(agent)), (first_x.item(agent), first_y.item(agent))
-            new_x[agent], new_y[agent] = self._push_out(*came_from, *went_to)
+        for agent, *places in zip(hit.tolist(), *(a[hit].tolist() for a in (x, y, new_x, new_y)), strict=True):
+            new_x[agent], new_y[agent] = self._push_out(*places, tries)
         return new_x, new_y
 
 

@@ -71,14 +71,16 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         num_goals = self.world.num_goals
         self._rngs: list[np.random.Generator] | None = None
         self._every = np.arange(num_envs)
-        self._blocks = self._every * NOISE_BLOCK  # where each row's block of noise begins
+        # A row is longer than its block of noise: rows a power of two apart would share few lines of the cache.
+        self._noise = np.zeros((num_envs, NOISE_BLOCK + 8), np.complex64)
+        self._blocks = self._every * self._noise.shape[1]  # where each row's block begins
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
         self._goals = np.zeros((num_envs, num_goals, 2))
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal's
         self._goals_reached = np.zeros(num_envs, np.int64)
+        self._goal_ratio = np.zeros(num_envs)
         self._steps = np.zeros(num_envs, np.int64)
         self._state = np.zeros((num_envs, 2 + 3 * num_goals), np.float32)
-        self._noise = np.zeros((num_envs, NOISE_BLOCK), np.complex64)
         self._cursor = np.zeros(num_envs, np.int64)  # each row's place in its block of noise
         self._terminated = np.zeros(num_envs, bool)
         self._truncated = np.zeros(num_envs, bool)
@@ -119,12 +121,13 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         columns = self._read_actions(actions)
         ended = self._terminated | self._truncated
         idle = np.flatnonzero(ended) if ended.any() else None  # rows whose action does not count
-        reached = self._move(columns, idle)
+        rows = self._move(columns, idle)
         self._terminated = self._goals_reached == self.world.num_goals
         if self.max_episode_steps is not None:
             self._truncated = self._steps >= self.max_episode_steps
-        rewards = reached.astype(np.float64)
-        reached_goal = np.where(reached, self._goals_reached - 1, -1)
+        rewards, reached_goal = np.zeros(self.num_envs), np.full(self.num_envs, -1)
+        rewards[rows] = 1.0
+        reached_goal[rows] = self._goals_reached[rows] - 1
 
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             return self._same_step(rewards, reached_goal)
@@ -160,8 +163,8 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
         return tuple(render_state(self.layout, state) for state in self._state)
 
-    def _move(self, columns: NDArray[np.float64], idle: IntArray | None) -> BoolArray:
-        """One step of the physics in every row that is not idle; which rows reached their goal in it."""
+    def _move(self, columns: NDArray[np.float64], idle: IntArray | None) -> IntArray:
+        """One step of the physics in every row that is not idle; the rows that reached their goal in it."""
         used_up = self._cursor == NOISE_BLOCK
         if used_up.any():
             self._draw_noise(np.flatnonzero(used_up))
@@ -181,7 +184,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             self._state[rows, 4 + 3 * self._goals_reached[rows]] = 1.0
             self._goals_reached[rows] += 1
             self._aim(rows)
-        return reached
+        return rows
 
     def _same_step(
         self, rewards: NDArray[np.float64], reached_goal: IntArray
@@ -235,15 +238,17 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._aim(rows)
 
     def _aim(self, rows: IntArray) -> None:
-        """Look up the current goal of these rows (the last one once all are reached)."""
-        current = np.minimum(self._goals_reached[rows], self.world.num_goals - 1)
+        """Look up the current goal of these rows (the last one once all are reached) and how far they are."""
+        goals_reached, num_goals = self._goals_reached[rows], self.world.num_goals
+        self._goal_ratio[rows] = goals_reached / num_goals
+        current = np.minimum(goals_reached, num_goals - 1)
         self._goal_x[rows], self._goal_y[rows] = self._goals[rows, current].T
 
     def _draw_noise(self, rows: IntArray) -> None:
         """A new block of noise for these rows, each from its own generator."""
         assert self._rngs is not None
         for row in rows.tolist():
-            draw_pairs(self._rngs[row], self._noise[row])
+            draw_pairs(self._rngs[row], self._noise[row, :NOISE_BLOCK])
         self._cursor[rows] = 0
 
     def _seed_rows(self, seed: int | Sequence[int | None] | None, rows: IntArray) -> None:
@@ -274,7 +279,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         if given.shape != (self.num_envs, 2):
             raise ValueError(f"the actions have shape {given.shape}: they must be ({self.num_envs}, 2)")
         columns = np.array(given.T, dtype=np.float64, order="C")
-        if np.isnan(columns).any():
+        if np.isnan(columns.max()):
             row = int(np.flatnonzero(np.isnan(columns).any(axis=0))[0])
             raise ValueError(f"the action of row {row} is {columns[:, row].tolist()}: NaN is not a velocity")
         return np.clip(columns, -1.0, 1.0, out=columns)
@@ -291,12 +296,11 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         """Infos as Gymnasium batches them: an array a key, and which rows have it under `_key`."""
         if mask is None:
             mask = np.ones(self.num_envs, bool)
-        goals_reached = self._goals_reached
         infos: dict[str, Any] = {
-            "goals_reached": goals_reached.copy(),
+            "goals_reached": self._goals_reached.copy(),
             "num_goals": np.full(self.num_envs, self.world.num_goals),
-            "goal_ratio": goals_reached / self.world.num_goals,
-            "is_success": goals_reached == self.world.num_goals,
+            "goal_ratio": self._goal_ratio.copy(),
+            "is_success": self._goals_reached == self.world.num_goals,
             "reached_goal": reached_goal,
         }
         return {**infos, **{f"_{key}": mask for key in infos}}
