@@ -118,6 +118,13 @@ def test_what_is_done_is_not_done_again(tiny: Sweep, tmp_path: Path) -> None:
     assert len(run_sweep(replace(tiny, agents=(*tiny.agents, "pidm")), tmp_path, here)) == 12  # joins later
 
 
+def test_seeds_begin_where_they_are_told_to(tiny: Sweep, tmp_path: Path) -> None:
+    fresh = replace(tiny, seeds=2, first_seed=7)
+    assert {cell.seed for cell in run_sweep(fresh, tmp_path, here)} == {7, 8}
+    with pytest.raises(ValueError, match="-1"):
+        replace(tiny, first_seed=-1)
+
+
 def test_shards_share_the_work(tiny: Sweep, tmp_path: Path) -> None:
     parts = [run_sweep(tiny, tmp_path, here, shard=(index, 3)) for index in range(3)]
     assert sum(map(len, parts)) == 8 and len(scores(tmp_path)) == 8

@@ -29,6 +29,7 @@ def sweep(
     agents: str = "bc,pidm,retrieval-bc",
     num_demos: str = "1,2,5,10,20,30,40,50",
     seeds: int = 20,
+    first_seed: int = 0,
     demos: tuple[str, ...] = (),
     demos_from: str | None = None,
     label: str | None = None,
@@ -51,6 +52,7 @@ def sweep(
         agents: names separated by commas.
         num_demos: numbers of demonstrations to train on, separated by commas.
         seeds: how many; a seed draws the demonstrations, weights and batches.
+        first_seed: of those; others than were looked at while an agent was tuned give an honest comparison.
         demos: files of demonstrations, one a task.
         demos_from: astar or human-like, which come with the package (the default is human-like), or a folder
             with one file, or one folder of the paper's release, for each task.
@@ -86,6 +88,7 @@ def sweep(
         steps=steps,
         episodes=episodes,
         checkpoints=parse_fractions(checkpoints, "--checkpoints"),
+        first_seed=first_seed,
     )
     run: Engine[Any] = functools.partial(engines.run_local, workers=jobs)
     if engine == "ray":

@@ -42,12 +42,13 @@ class Sweep:
     datasets: Mapping[str, DemoDataset]  # by task
     agents: tuple[str, ...]
     sizes: tuple[int, ...]  # numbers of demonstrations
-    seeds: int
+    seeds: int  # how many
     demos_from: str  # a word for the demonstrations in figures and tables: human, astar
     preset: str = "fast"
     steps: int | None = None  # gradient steps, if not the preset's
     episodes: int = 50  # rollouts a checkpoint
     checkpoints: tuple[float, ...] = CHECKPOINTS
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         from pidm_nav.agents import AGENTS
@@ -60,6 +61,8 @@ class Sweep:
                 raise ValueError(f"the {name} are {list(values)}: give at least one, each once")
         if min(self.sizes) < 1 or self.seeds < 1 or self.episodes < 1:
             raise ValueError("numbers of demonstrations, seeds and episodes must be at least 1")
+        if self.first_seed < 0:
+            raise ValueError(f"the first seed is {self.first_seed}: seeds are 0 or more")
         if any(not 0 < fraction <= 1 for fraction in self.checkpoints):
             raise ValueError(f"the checkpoints are {list(self.checkpoints)}: give fractions of the training")
         for task, dataset in self.datasets.items():
@@ -70,10 +73,10 @@ class Sweep:
                 )
 
     def cells(self) -> list[Cell]:
-        """Every job, all of seed 0 first: a sweep that is stopped early still has whole curves."""
+        """Every job, all of the first seed first: a sweep that is stopped early still has whole curves."""
         return [
             Cell(seed, task, size, agent)
-            for seed in range(self.seeds)
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
             for size in self.sizes
             for task in self.datasets
             for agent in self.agents
