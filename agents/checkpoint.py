@@ -99,12 +99,11 @@ def load_agent(
     from pidm_nav.agents import AGENTS
 
     description = read_description(folder)
-    path = Path(folder) / str(description["weights"])
     if description["agent"] not in AGENTS:
         raise ValueError(f"{folder} holds an agent '{description['agent']}': known are {', '.join(AGENTS)}")
     if description.get("custom_encoder") and encoder is None:
         raise ValueError(f"the agent in {folder} was made with an encoder of its own: pass it as encoder=")
-    tensors = _read_weights(path, str(description["sha256"]))
+    tensors = read_tensors(folder)
     agent_class: type[NavPolicy] = AGENTS[description["agent"]]
     try:
         observations = _space_from_json(description["observation_space"])
@@ -126,6 +125,12 @@ def load_agent(
     own_keys |= {"weights", "sha256", "version"}
     agent.description = {key: value for key, value in description.items() if key not in own_keys}
     return agent.eval()
+
+
+def read_tensors(folder: str | Path) -> dict[str, Tensor]:
+    """The weights and the memory of a saved agent, by name."""
+    description = read_description(folder)
+    return _read_weights(Path(folder) / str(description["weights"]), str(description["sha256"]))
 
 
 def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:

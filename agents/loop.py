@@ -109,9 +109,11 @@ def _finish(
     """From training to acting: averaged weights, exact statistics, evaluation mode."""
     for parameter, mean in zip(parameters, average, strict=False):
         parameter.copy_(mean)
+    samples = policy.settle(samples)
     encoder = getattr(policy, "encoder", None)
     if config.exact_statistics and isinstance(encoder, nn.Module):
-        recompute_statistics(encoder, torch.split(samples.states, STATISTICS_BATCH))
+        rows = torch.arange(len(samples.states), device=samples.states.device)
+        recompute_statistics(encoder, (policy.states(samples, part) for part in rows.split(STATISTICS_BATCH)))
     policy.eval()
 
 

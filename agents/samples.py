@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pidm_nav.agents.history import history_rows
+
 if TYPE_CHECKING:
     from pidm_nav.agents.policy import NavPolicy
     from pidm_nav.demos.dataset import DemoDataset
@@ -24,6 +26,9 @@ class Samples:
     actions     a_0  a_1  ... a_T-1  0  | a_0 ...    scaled to [-1, 1]
     has_action   1    1   ...   1    0  |  1  ...
     last         T    T   ...   T    T  | ...        row of the episode's last observation
+
+    Where observations are frames, a row is one frame, (N, H, W, C) bytes or, with a frozen encoder, its vector (N, E),
+    and `history` says which rows make up a state (see `NavPolicy.states`).
     """
 
     states: Tensor  # (N, D)
@@ -33,6 +38,7 @@ class Samples:
     rows: Tensor  # (M,) int64: the rows with an action
     window: int = 1  # consecutive actions that PIDM draws together
     futures: Tensor | None = None  # (N, D) scaled, where they do not come from the data
+    history: Tensor | None = None  # (N, K) int64: rows of the frames that make up a row's state
 
     def future_rows(self, rows: Tensor, horizon: Tensor | int) -> Tensor:
         """Rows `horizon` steps later, at most the episode's last."""
@@ -52,17 +58,17 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], window: int 
                 "they cannot train it"
             )
     none = np.zeros((1, agent.action_size), dtype=np.float32)
-    states = np.concatenate([episode.observations for episode in episodes])
     actions = np.concatenate([part for episode in episodes for part in (episode.actions, none)])
     last = np.repeat(np.cumsum(lengths + 1) - 1, lengths + 1)
-    has_action = np.arange(len(states)) != last
+    has_action = np.arange(len(last)) != last
     actions = np.clip(actions, agent.action_space.low, agent.action_space.high)
     return Samples(
-        states=agent.scale(agent.tensor(states.astype(np.float32))),
+        states=agent.rows(episodes),
         actions=agent.action_scale(agent.tensor(actions)) * agent.tensor(has_action[:, None].astype(np.float32)),
         has_action=agent.tensor(has_action),
         last=agent.tensor(last),
         rows=agent.tensor(np.flatnonzero(has_action)),
         window=window,
         futures=agent.predicted_futures(datasets),
+        history=None if agent.vision is None else agent.tensor(history_rows(lengths + 1, agent.config.history)),
     )

@@ -278,11 +278,10 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         given = np.asarray(actions)
         if given.shape != (self.num_envs, 2):
             raise ValueError(f"the actions have shape {given.shape}: they must be ({self.num_envs}, 2)")
-        columns = np.array(given.T, dtype=np.float64, order="C")
-        if np.isnan(columns.max()):
-            row = int(np.flatnonzero(np.isnan(columns).any(axis=0))[0])
-            raise ValueError(f"the action of row {row} is {columns[:, row].tolist()}: NaN is not a velocity")
-        return np.clip(columns, -1.0, 1.0, out=columns)
+        if np.isnan(given.max()):
+            row = int(np.flatnonzero(np.isnan(given).any(axis=1))[0])
+            raise ValueError(f"the action of row {row} is {given[row].tolist()}: NaN is not a velocity")
+        return np.clip(given, -1.0, 1.0).T.astype(np.float64, order="C")
 
     def _read_mask(self, mask: Any) -> BoolArray:
         array = np.asarray(mask)
