@@ -139,7 +139,8 @@ def horizon() -> list[Row]:
 
 
 def correlation() -> list[Row]:
-    found = sweep_correlation(arguments.results, [*load("human"), *load("astar")])
+    bundled = [load_demos(f"{task}/astar") for task in TASKS]  # sweep --demos-from astar learns from these
+    found = sweep_correlation(arguments.results, [*load("human"), *load("astar"), *bundled])
     save_figure(plot_correlation(found), arguments.out / "correlation.png")
     print(f"Spearman {found.spearman:.3f}, p = {found.p:.2g}")
     return [point._asdict() for point in found.points]
