@@ -39,4 +39,4 @@ class BC(NavPolicy):
 
     def loss(self, samples: Samples, chosen: Tensor, measure: Loss) -> Tensor:
         """Distance to the demonstrated actions."""
-        return measure(self(self.states(samples, chosen)), samples.actions[chosen]).mean()
+        return measure(self(self.gather(samples, chosen)), samples.actions[chosen]).mean()

@@ -112,8 +112,7 @@ def _finish(
     samples = policy.settle(samples)
     encoder = getattr(policy, "encoder", None)
     if config.exact_statistics and isinstance(encoder, nn.Module):
-        rows = torch.arange(len(samples.states), device=samples.states.device)
-        recompute_statistics(encoder, (policy.states(samples, part) for part in rows.split(STATISTICS_BATCH)))
+        recompute_statistics(encoder, policy.batches(samples, STATISTICS_BATCH))
     policy.eval()
 
 

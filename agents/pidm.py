@@ -11,6 +11,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from pidm_nav.agents.encoders import output_size
+from pidm_nav.agents.history import embedded_dataset
 from pidm_nav.agents.networks import Head
 from pidm_nav.agents.policy import AgentConfig, Array, Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
@@ -33,6 +35,7 @@ class PIDMConfig(AgentConfig):
     end_to_end: bool = False  # train the learned predictor through the inverse dynamics model as well
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.horizons or min(self.horizons) < 1 or len(set(self.horizons)) != len(self.horizons):
             raise ValueError(f"horizons {self.horizons} must be different numbers of steps, each at least 1")
         if self.act_horizon is not None and self.act_horizon not in self.horizons:
@@ -61,12 +64,18 @@ class PIDM(NavPolicy):
         self.encoder, size = self.make_encoder(encoder)
         one_hot = len(horizons) if len(horizons) > 1 else 0
         self.head = Head(2 * size + one_hot, self.action_size, self.config.head_sizes)
+        if self.trains_vision and (self.config.train_on_predicted or self.config.end_to_end):
+            raise ValueError(
+                f"futures cannot be predicted while frames '{self.config.frames}' is trained: take a frozen encoder, "
+                "such as frames='random', or train on the data's futures"
+            )
         self.predictor = PREDICTORS[self.config.predictor](self.scale, self.config.distance, self.seed)
 
     def windowed(self, samples: Samples) -> bool:
         """Whether a batch is runs of consecutive states, each encoded once as s_t and as s_{t+1}."""
         predicted = self.config.train_on_predicted or self.config.end_to_end
-        return samples.window > 1 and self.config.horizons == (1,) and not predicted
+        several = samples.history is not None  # with frames, windows of any horizon save encoding
+        return samples.window > 1 and (several or self.config.horizons == (1,)) and not predicted
 
     def head_input(self, now: Tensor, future: Tensor, which: Tensor | int) -> Tensor:
         """Embeddings (N, E) twice, and the one-hot of the horizon's index where several are trained."""
@@ -104,40 +113,59 @@ class PIDM(NavPolicy):
         """Fit the scales, and the predictor on the demonstrations and whatever else it may see."""
         super().prepare(dataset)
         everything = type(dataset).concatenate([dataset, *extra])
+        if self.trains_vision:
+            self.demonstrations = everything  # what the predictor learns from once there are vectors: see settle
+            return
+        everything = self._remember(everything)
         if self.config.end_to_end and isinstance(self.predictor, LearnedPredictor):
             self.predictor.set_units(everything, self.horizon)  # its weights are trained with the rest
         else:
             self.predictor.fit(everything, self.horizon)
 
+    def _remember(self, dataset: DemoDataset) -> DemoDataset:
+        """The demonstrations as the predictor sees them; the vectors of frames are kept, to be saved."""
+        dataset = self.embedded(dataset)
+        if self.vision is not None:
+            self.vectors = [episode.observations[:, : output_size(self.vision)] for episode in dataset]
+        return dataset
+
+    def settle(self, samples: Samples) -> Samples:
+        """Fit the predictor on what a CNN makes of the demonstrations, now that it is trained."""
+        if self.trains_vision:
+            with torch.enable_grad():
+                self.predictor.fit(self._remember(self.demonstrations), self.horizon)
+        return super().settle(samples)
+
     def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
         """What the predictor says about episodes it has not seen, for `train_on_predicted`."""
         if not self.config.train_on_predicted or self.config.end_to_end:
             return None
-        futures = [part for dataset in datasets for part in self.predictor.training_futures(dataset)]
+        futures = [part for dataset in datasets for part in self.predictor.training_futures(self.embedded(dataset))]
         scaled: Tensor = self.scale(self.tensor(np.concatenate(futures)))
         return scaled
 
     def candidates(self, samples: Samples) -> Tensor:
-        """Rows where a window begins, or pairs of a row with an action and a horizon, numbered."""
-        if self.windowed(samples):
-            return torch.arange(len(samples.states), device=samples.states.device)
-        return torch.arange(len(samples.rows) * len(self.config.horizons), device=samples.states.device)
+        """Pairs of a row and a horizon, numbered; the rows have an action, or a window begins there."""
+        count = len(samples.states) if self.windowed(samples) else len(samples.rows)
+        return torch.arange(count * len(self.config.horizons), device=samples.states.device)
 
     def draws(self, samples: Samples, batch_size: int) -> int:
         """Windows or pairs a batch; a batch of all the data is one window over it."""
-        if not self.windowed(samples) or batch_size >= len(samples.states):
+        whole = samples.history is None and batch_size >= len(samples.states)
+        if not self.windowed(samples) or whole:
             return batch_size
         return max(1, batch_size // samples.window)
 
     def loss(self, samples: Samples, chosen: Tensor, measure: Loss) -> Tensor:
         """Distance of the action between two states to the demonstrated one."""
         if self.windowed(samples):
-            return self._window_loss(samples, chosen, measure)
+            window_loss = self._window_loss if samples.history is None else self._frames_loss
+            return window_loss(samples, chosen, measure)
         horizons = torch.tensor(self.config.horizons, device=chosen.device)
         which = chosen % len(horizons)
         rows = samples.rows[chosen // len(horizons)]
         future_rows = samples.future_rows(rows, horizons[which])
-        states, targets = samples.states[rows], samples.states[future_rows]
+        states, targets = self.gather(samples, torch.cat([rows, future_rows])).chunk(2)
         extra: Tensor | float = 0.0
         if self.config.end_to_end:
             assert isinstance(self.predictor, LearnedPredictor)
@@ -168,11 +196,31 @@ class PIDM(NavPolicy):
         distance = measure(actions, samples.actions[rows]).mean(dim=1) * counts
         return distance.sum() / counts.sum().clamp(min=1)
 
+    def _frames_loss(self, samples: Samples, chosen: Tensor, measure: Loss) -> Tensor:
+        """The loss on every action of windows, one horizon each; a frame or state of several uses is encoded once."""
+        horizons = torch.tensor(self.config.horizons, device=chosen.device)
+        which = (chosen % len(horizons)).repeat_interleave(samples.window)
+        steps = torch.arange(samples.window, device=chosen.device)
+        rows = (chosen[:, None] // len(horizons) + steps).flatten() % len(samples.states)
+        counts = samples.has_action[rows]
+        rows, which = rows[counts], which[counts]
+        pairs = torch.stack([rows, samples.future_rows(rows, horizons[which])])
+        distinct, where = torch.unique(pairs, return_inverse=True)
+        now, future = self.encoder(self.gather(samples, distinct))[where]
+        return measure(self.head(self.head_input(now, future, which)), samples.actions[rows]).mean()
+
     def memory(self) -> dict[str, Tensor]:
-        """What the predictor remembers."""
-        return self.predictor.memory()
+        """What the predictor remembers; of frames their vectors, from which it is fitted again."""
+        if self.vision is None or isinstance(self.predictor, LearnedPredictor):
+            return self.predictor.memory()
+        lengths = torch.tensor([len(vectors) for vectors in self.vectors])
+        return {"vectors": torch.tensor(np.concatenate(self.vectors)), "lengths": lengths}
 
     def restore(self, memory: dict[str, Tensor]) -> None:
         """Give it back."""
         self.predictor.horizon = self.horizon
-        self.predictor.restore(memory)
+        if self.vision is None or isinstance(self.predictor, LearnedPredictor):
+            self.predictor.restore(memory)
+            return
+        self.vectors = [part.numpy() for part in torch.split(memory["vectors"], memory["lengths"].tolist())]
+        self.predictor.fit(embedded_dataset(self.vectors, self.config.history), self.horizon)

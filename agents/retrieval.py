@@ -88,7 +88,12 @@ class RetrievalBC(NavPolicy):
 
     def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
         """Remember every demonstrated state and its action."""
+        if self.trains_vision:
+            raise ValueError(
+                f"retrieval-bc trains nothing, a CNN neither: take frames='random', not '{self.config.frames}'"
+            )
         super().prepare(dataset)
+        dataset = self.embedded(dataset)
         transitions = dataset.transitions()
         self._remember(transitions.state, transitions.action, dataset.goal_flags)
 

@@ -28,7 +28,7 @@ class Samples:
     last         T    T   ...   T    T  | ...        row of the episode's last observation
 
     Where observations are frames, a row is one frame, (N, H, W, C) bytes or, with a frozen encoder, its vector (N, E),
-    and `history` says which rows make up a state (see `NavPolicy.states`).
+    and `history` says which rows make up a state (see `NavPolicy.gather`).
     """
 
     states: Tensor  # (N, D)

@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from pidm_nav.agents.encoders import is_image
 from pidm_nav.agents.loop import optimise, torch_threads
 from pidm_nav.agents.policy import AgentConfig, NavPolicy
 from pidm_nav.agents.resume import STATE_FILE
@@ -73,6 +74,8 @@ PRESETS: dict[str, TrainConfig] = {
         window=1,
         checkpoints=(5_000, 10_000, 50_000),
     ),
+    # for observations that are frames
+    "pixels": TrainConfig(steps=1500, learning_rate=1e-3, window=16, save_every=250),
 }
 # what BC does best with on human demonstrations of Maze; PIDM does worse with it
 FAST_BC_RATE = 3e-3
@@ -96,6 +99,28 @@ def preset(name: str, agent: str, task: str) -> TrainConfig:
         rate, clip = PAPER_BC.get(task, (1e-4, 1.0))
         return replace(config, learning_rate=rate, final_learning_rate=1e-6, decay_steps=50_000, gradient_clip=clip)
     return config
+
+
+def default_options(agent: str, observation_space: spaces.Space[Any], **changes: Any) -> AgentConfig:
+    """An agent's options: the paper's for 2D navigation, or those for its 3D world where observations are frames.
+
+    Args:
+        agent: a name in `AGENTS`.
+        observation_space: of the environment.
+        changes: fields that shall differ.
+    """
+    from pidm_nav.agents import AGENTS
+
+    if agent not in AGENTS:
+        raise ValueError(f"no agent is called '{agent}': choose one of {', '.join(AGENTS)}")
+    values: dict[str, Any] = {}
+    if isinstance(observation_space, spaces.Box) and is_image(observation_space):
+        values = {"encoder_sizes": (1024, 512, 512), "head_sizes": (512, 256)}
+        if agent == "pidm":
+            values |= {"horizons": (1, 6, 11, 16, 21, 26), "predictor": "time"}
+        if not AGENTS[agent].trainable:
+            values |= {"frames": "random"}
+    return AGENTS[agent].config_class(**{**values, **changes})
 
 
 # arguments of an environment that an agent must act with, unlike noise and the like
@@ -155,7 +180,7 @@ def make_agent(
 def train(
     agent: str,
     dataset: DemoDataset,
-    config: TrainConfig | str = "fast",
+    config: TrainConfig | str | None = None,
     out: str | Path | None = None,
     *,
     options: AgentConfig | None = None,
@@ -173,18 +198,20 @@ def train(
     Args:
         agent: a name in `AGENTS`.
         dataset: expert demonstrations of one task.
-        config: a configuration or a preset's name.
+        config: a configuration or a preset's name; by default `pixels` for frames and `fast` for all else.
         out: folder for the agent, its checkpoints and its losses; a killed training found there goes on.
-        options: the agent's own, e.g. a `PIDMConfig`.
+        options: the agent's own, e.g. a `PIDMConfig`; by default what `default_options` says.
         predictor_data: more episodes of the task for PIDM's state predictor; their actions are not looked at.
         idm_data: more episodes for PIDM's inverse dynamics model, of any quality or task with equal shapes.
-        encoder: another encoder than the paper's.
+        encoder: another encoder than the paper's; for frames, another frame encoder.
         observation_space: of the environment, where it cannot be found by the dataset's task.
         action_space: likewise.
         overwrite: replace an agent that `out` holds already.
         progress: show a progress bar.
         on_checkpoint: called with the step and the agent, as it would act, at each checkpoint and at the end.
     """
+    if config is None:
+        config = "pixels" if dataset[0].observations.ndim == 4 else "fast"
     if isinstance(config, str):
         config = preset(config, agent, dataset.task)
     if agent != "pidm" and (predictor_data is not None or idm_data is not None):
@@ -194,6 +221,7 @@ def train(
         observation_space = observation_space or found[0]
         action_space = action_space or found[1]
     folder = _fresh_folder(out, overwrite)
+    options = options if options is not None else default_options(agent, observation_space)
     policy = make_agent(agent, observation_space, action_space, options, encoder, config.seed)
     if policy.config.scale_observations and not config.scale_observations:
         policy = make_agent(
