@@ -1,0 +1,320 @@
+"""One walker in a 3D level."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pidm_nav.layout import Layout
+from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose
+from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH, UNITS, Milestone, get_level
+
+if TYPE_CHECKING:
+    from pidm_nav.render import Window
+
+ObsType = Literal["pixels", "state"]
+RenderMode = Literal["human", "rgb_array"]
+
+THRUST = (28.0, 24.0, 5.0, 2.0)
+"""What 1 stands for in a tic: forward and right in the engine's units of thrust, turn and look in degrees."""
+RELEASED = 0.1
+"""A walker stands still while it is told to go neither way further than this."""
+HIGHEST = 512.0
+"""Above any floor, in engine units."""
+POSE = 6
+"""Numbers of the state before the milestones' flags."""
+
+
+class Command(NamedTuple):
+    """An action on its way to the engine."""
+
+    thrust: tuple[float, ...]  # forward, right, turn, look
+    still: bool  # whether the movement stick is let go
+
+
+NOTHING = Command((0.0, 0.0, 0.0, 0.0), still=True)
+
+
+class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
+    """Pass a series of milestones in order through a 3D level, seen over the walker's shoulder.
+
+    ## Ids
+    | id | milestones | step limit | map |
+    |---|---|---|---|
+    | `PIDMNav3D-FourRoom-v0` | 4 | 600 | that of `PIDMNav-FourRoom-v0` |
+    | `PIDMNav3D-Zigzag-v0` | 6 | 500 | that of `PIDMNav-Zigzag-v0` |
+    | `PIDMNav3D-Maze-v0` | 10 | 900 | that of `PIDMNav-Maze-v0` |
+    | `PIDMNav3D-Multiroom-v0` | 6 | 1200 | that of `PIDMNav-Multiroom-v0` |
+    | `PIDMNav3D-Tour-v0` | 11 | 700 | hall, corridor, box, stairs, gallery, garden |
+
+    ## Observation
+    `Box(uint8)` of shape (3/4 `image_size`, `image_size`, 3): the RGB picture of the camera behind the walker. With
+    `obs_type="state"` `Box(float32)`: `[x, y, z, cos, sin, pitch, reached for each milestone]` in engine units (3 a
+    pixel of the 2D room; x east, y north), the angle counterclockwise from east, the pitch in degrees upwards.
+
+    ## Action
+    `Box(-1, 1, (4,), float32)`: forward, right, turn right, look up; negative ones the other way. 1 is 9.3 units a tic
+    forward and 8 sideways once the walker is up to speed, 5 degrees a tic turning, 2 looking. Larger ones are
+    clipped; one of the wrong shape or with a NaN is a ValueError.
+
+    ## Transition
+    A step holds the action for `frame_skip` tics of 1/35 s: 3, so that the agent acts 11.7 times a second, about as
+    often as a person corrects a stick, and the tour has some 400 steps. Components below the `deadzone` count as 0,
+    N(0, `noise_std`) is added to each, and the sum is clipped to [-1, 1] (unless `clip_noise=False`).
+    `latency_ms=(low, high)`: each action takes effect so much later, uniformly drawn, in whole tics; until then the
+    one before goes on. `drop_frames`: the probability that a step returns the observation before once more.
+    With `realtime=True` tics pass by the clock: while a policy thinks, the walker goes on, and who takes longer than
+    `frame_skip` tics misses frames. Otherwise the engine waits, and one seed gives one episode, to the bit.
+
+    ## Reward and end
+    1 in the step that passes the current milestone, else 0; at most one a step. Most are places to come within 60
+    units of along x and y. In the tour, `turn round`: face away from the wall; `look up`: raise the view by 15
+    degrees at the place; `stand still`: let go of the movement stick there for a second. The current milestone
+    shines, later ones are small candles, passed ones are gone. The episode terminates with the last; the step limit
+    truncates it.
+
+    ## Info
+    `goals_reached`, `num_goals`, `goal_ratio`, `is_success` (all passed), `reached_goal` (the index of the milestone
+    that this step's reward is for, else -1), `milestone` (the current one's name, or `done`), `state` (the state
+    vector, never delayed or dropped) and `tics` (how many this step took).
+
+    ## Arguments
+    `render_mode` (`"human"`, `"rgb_array"`: the picture in full size), `noise_std=0.2`, `clip_noise=True`,
+    `deadzone=0.1`, `obs_type="pixels"`, `image_size=96`, `frame_skip=3`, `latency_ms=(0, 0)`, `drop_frames=0.0`,
+    `realtime=False`.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 12}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: str = "tour-3d",
+        render_mode: RenderMode | None = None,
+        noise_std: float = 0.2,
+        clip_noise: bool = True,
+        deadzone: float = 0.1,
+        obs_type: ObsType = "pixels",
+        image_size: int = 96,
+        frame_skip: int = 3,
+        latency_ms: tuple[float, float] = (0.0, 0.0),
+        drop_frames: float = 0.0,
+        realtime: bool = False,
+    ) -> None:
+        self.level = get_level(task)
+        _check(render_mode, noise_std, deadzone, obs_type, image_size, frame_skip, latency_ms, drop_frames)
+        self.render_mode = render_mode
+        self.noise_std, self.clip_noise, self.deadzone = float(noise_std), bool(clip_noise), float(deadzone)
+        self.obs_type, self.image_size, self.frame_skip = obs_type, image_size, frame_skip
+        self.latency = tuple(each * TICS_PER_SECOND / 1000 for each in latency_ms)  # in tics
+        self.drop_frames = float(drop_frames)
+        self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+        self.observation_space = self._observation_space()
+        self._engine: Engine | None = Engine(self.level, realtime)
+        self._window: Window | None = None
+        self._reached = 0
+        self._still = 0  # tics
+        self._pose: Pose | None = None  # None until the first reset
+        self._held = NOTHING
+        self._waiting: deque[tuple[int, Command]] = deque()  # tic from which a command holds, in order
+        self._seen: NDArray[Any] = np.empty(0)
+
+    @property
+    def layout(self) -> Layout:
+        """The map from above, in pixels."""
+        return self.level.layout
+
+    @property
+    def task_name(self) -> str:
+        """The level's name."""
+        return self.level.name
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        engine = self._running()
+        engine.begin(int(self.np_random.integers(2**31)))
+        self._reached = self._still = 0
+        self._held = NOTHING
+        self._waiting.clear()
+        self._pose = engine.pose()
+        self._seen = self._observe()
+        if self.render_mode == "human":
+            self.render()
+        return self._seen.copy(), self._info(-1, 0)
+
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Hold an action for `frame_skip` tics."""
+        engine = self._running()
+        if self._pose is None:
+            raise ValueError("step needs a running episode: call reset() first")
+        command = self._disturb(_read_action(action))
+        delay, drop = self.np_random.random(2)  # drawn whether or not they are used: the noise stays the same
+        tics = self._run(engine, command, delay)
+        self._pose = engine.pose()
+        reached_goal = -1
+        if self._reached < len(self.level.milestones) and self._passes(self.level.milestones[self._reached]):
+            reached_goal = self._reached
+            self._reached += 1
+            engine.give_token()
+        if drop >= self.drop_frames:
+            self._seen = self._observe()
+        if self.render_mode == "human":
+            self.render()
+        terminated = self._reached == len(self.level.milestones)
+        reward = 1.0 if reached_goal >= 0 else 0.0
+        return self._seen.copy(), reward, terminated, False, self._info(reached_goal, tics)
+
+    def get_state(self) -> NDArray[np.float32]:
+        """The state vector, whatever is observed."""
+        if self._pose is None:
+            raise ValueError("there is no state yet: call reset() first")
+        x, y, z, angle, pitch = self._pose
+        turn = np.radians(angle)
+        flags = np.arange(len(self.level.milestones)) < self._reached
+        return np.array([x, y, z, np.cos(turn), np.sin(turn), pitch, *flags], dtype=np.float32)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The RGB picture in `rgb_array` mode; in `human` mode the window shows it."""
+        if self.render_mode is None:
+            gym.logger.warn("render() does nothing without a mode: give gym.make render_mode='rgb_array' or 'human'")
+            return None
+        frame = self._running().frame()
+        if self.render_mode == "rgb_array":
+            return frame
+        if self._window is None:
+            from pidm_nav.render import Window
+
+            self._window = Window(f"pidm-nav: {self.level.title}")
+        self._window.show(frame.repeat(2, axis=0).repeat(2, axis=1), fps=TICS_PER_SECOND / self.frame_skip)
+        return None
+
+    def close(self) -> None:
+        """End the engine, and close the window if there is one."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise ValueError("this environment is closed: make another one")
+        return self._engine
+
+    def _disturb(self, action: NDArray[np.float64]) -> Command:
+        """What becomes of an action on its way."""
+        moved = np.where(np.abs(action) >= self.deadzone, action, 0.0)
+        still = bool((np.abs(moved[:2]) <= RELEASED).all())
+        moved = moved + self.noise_std * self.np_random.standard_normal(4)
+        if self.clip_noise:
+            moved = np.clip(moved, -1.0, 1.0)
+        return Command(tuple((moved * THRUST).tolist()), still)
+
+    def _run(self, engine: Engine, command: Command, delay: float) -> int:
+        """Let `frame_skip` tics pass, or more where the clock is ahead already; returns how many did.
+
+        A command waits its delay, drawn from [0, 1), while those before it go on.
+        """
+        low, high = self.latency
+        began = now = engine.tic
+        self._waiting.append((began + round(low + (high - low) * delay), command))
+        while now < began + self.frame_skip:
+            while self._waiting and self._waiting[0][0] <= now:
+                self._held = self._waiting.popleft()[1]
+            until = min([began + self.frame_skip, *(tic for tic, _ in self._waiting)])
+            engine.advance(self._held.thrust, until - now)
+            passed, now = engine.tic - now, engine.tic
+            self._still = self._still + passed if self._held.still else 0
+        return now - began
+
+    def _passes(self, milestone: Milestone) -> bool:
+        """Whether the walker does now what a milestone asks for."""
+        if self._pose is None:
+            return False
+        away = max(abs(self._pose.x - milestone.place[0]), abs(self._pose.y - milestone.place[1]))
+        if milestone.kind == "turn":
+            return abs((self._pose.angle - milestone.angle + 180) % 360 - 180) <= FACING
+        if milestone.kind == "look up":
+            return away < NEAR and self._pose.pitch >= LOOKING_UP
+        if milestone.kind == "stand still":
+            return away < NEAR and self._still >= STILL_TICS
+        return away < TOUCH
+
+    def _observe(self) -> NDArray[Any]:
+        """A fresh observation."""
+        if self.obs_type == "state":
+            return self.get_state()
+        from PIL import Image
+
+        height, width, _ = self.observation_space.shape or ()
+        picture = Image.fromarray(self._running().frame())
+        return np.array(picture.resize((width, height), Image.Resampling.BOX))
+
+    def _observation_space(self) -> spaces.Box:
+        if self.obs_type == "pixels":
+            return spaces.Box(0, 255, (self.image_size * SCREEN[0] // SCREEN[1], self.image_size, 3), np.uint8)
+        width, height = self.level.layout.room_size
+        flags = np.zeros(self.level.num_milestones)
+        low = np.array([0, 0, 0, -1, -1, -90, *flags], np.float32)
+        high = np.array([UNITS * width, UNITS * height, HIGHEST, 1, 1, 90, *(flags + 1)], np.float32)
+        return spaces.Box(low, high, dtype=np.float32)
+
+    def _info(self, reached_goal: int, tics: int) -> dict[str, Any]:
+        milestones = self.level.milestones
+        return {
+            "goals_reached": self._reached,
+            "num_goals": len(milestones),
+            "goal_ratio": self._reached / len(milestones),
+            "is_success": self._reached == len(milestones),
+            "reached_goal": reached_goal,
+            "milestone": milestones[self._reached].name if self._reached < len(milestones) else "done",
+            "state": self.get_state(),
+            "tics": tics,
+        }
+
+
+def _read_action(action: Any) -> NDArray[np.float64]:
+    """An action as four floats within [-1, 1]."""
+    array = np.asarray(action, dtype=np.float64)
+    if array.shape != (4,):
+        raise ValueError(f"the action has shape {array.shape}: it must be (4,), forward, right, turn and look")
+    if np.isnan(array).any():
+        raise ValueError(f"the action is {array.tolist()}: NaN is not a movement")
+    return np.clip(array, -1.0, 1.0)
+
+
+def _check(
+    render_mode: Any,
+    noise_std: float,
+    deadzone: float,
+    obs_type: Any,
+    image_size: Any,
+    frame_skip: Any,
+    latency_ms: Any,
+    drop_frames: float,
+) -> None:
+    """Refuse arguments that make no environment."""
+    if render_mode is not None and render_mode not in get_args(RenderMode):
+        raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
+    if not (np.isfinite(noise_std) and noise_std >= 0):
+        raise ValueError(f"noise_std is {noise_std}: it must be 0 or a positive number")
+    if not 0 <= deadzone < 1:
+        raise ValueError(f"deadzone is {deadzone}: it must be at least 0 and below 1")
+    if obs_type not in get_args(ObsType):
+        raise ValueError(f"obs_type is {obs_type!r}: choose 'pixels' or 'state'")
+    if not (isinstance(image_size, int) and 16 <= image_size <= SCREEN[1]):
+        raise ValueError(f"image_size is {image_size!r}: it must be a whole number from 16 to {SCREEN[1]}")
+    if not (isinstance(frame_skip, int) and 1 <= frame_skip <= TICS_PER_SECOND):
+        raise ValueError(f"frame_skip is {frame_skip!r}: it must be a whole number from 1 to {TICS_PER_SECOND}")
+    if len(latency_ms) != 2 or not 0 <= latency_ms[0] <= latency_ms[1] <= 1000:
+        raise ValueError(f"latency_ms is {latency_ms!r}: give the least and the most, from 0 to 1000 milliseconds")
+    if not 0 <= drop_frames < 1:
+        raise ValueError(f"drop_frames is {drop_frames}: it must be at least 0 and below 1")

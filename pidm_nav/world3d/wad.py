@@ -1,0 +1,127 @@
+"""A level as the engine reads it: a WAD file with the map as text, and what its milestones look like.
+
+The map is one `TEXTMAP` lump (UDMF). Cells of one zone share a sector; between a free cell and a wall stands a
+one-sided line, between cells of different zones a two-sided one. The engine builds its own search tree.
+
+A milestone is an object of its own class that looks at how many tokens the walker carries: with as many as milestones
+before it, it is the current one and shines; with one more it is reached and gone. The environment hands out the tokens.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from pidm_nav.world3d.levels import WALL, Level, Milestone, Zone
+
+TOKEN = "MilestoneToken"
+FIRST_TYPE = 31000  # object types the game does not use
+EVERYWHERE = "skill1=true;skill2=true;skill3=true;skill4=true;skill5=true;single=true;"
+
+WAITING = "CBRA A 1 NODELAY"
+LOOKS = {  # kind of milestone: frames while it is the current one, scale
+    "reach": ("TRED AAAABBBBCCCCDDDD", 1.8),
+    "turn": ("TBLU AAAABBBBCCCCDDDD", 1.8),
+    "pick up": ("SOUL AAAABBBBCCCCDDDDCCCCBBBB", 1.6),
+    "look up": ("PINV AAAABBBBCCCCDDDD", 2.5),
+    "stand still": ("TGRN AAAABBBBCCCCDDDD", 1.8),
+}
+
+Point = tuple[float, float]
+
+
+def build_wad(level: Level) -> bytes:
+    """The level as a WAD file."""
+    lumps = {"MAP01": "", "TEXTMAP": _text_map(level), "ENDMAP": "", "DECORATE": _objects(level)}
+    body, directory = b"", b""
+    for name, text in lumps.items():
+        content = text.encode("ascii")
+        directory += struct.pack("<ii8s", 12 + len(body), len(content), name.encode("ascii"))
+        body += content
+    return b"PWAD" + struct.pack("<ii", len(lumps), 12 + len(body)) + body + directory
+
+
+def _text_map(level: Level) -> str:
+    vertices: dict[Point, int] = {}
+    lines: list[str] = []
+    sides: list[str] = []
+    for start, end, front, back in _lines(level):
+        ends = [vertices.setdefault(point, len(vertices)) for point in (start, end)]
+        fields = f"v1={ends[0]};v2={ends[1]};sidefront={len(sides)};"
+        sides.append(_side(level, front, back, start, end))
+        if back == WALL:
+            fields += "blocking=true;"
+        else:
+            fields += f"sideback={len(sides)};twosided=true;"
+            sides.append(_side(level, back, front, end, start))
+        lines.append(f"linedef{{{fields}}}")
+    points = [f"vertex{{x={x:.3f};y={y:.3f};}}" for x, y in vertices]
+    sectors = [_sector(zone) for zone in level.zones]
+    return "\n".join(['namespace="zdoom";', *points, *lines, *sides, *sectors, *_things(level)]) + "\n"
+
+
+def _lines(level: Level) -> Iterator[tuple[Point, Point, int, int]]:
+    """Start, end, zone on the right-hand side and zone on the left of every border; the right one is never a wall."""
+    xs, ys = level.edges
+    rows, columns = level.cells.shape
+    for row in range(rows):
+        for column in range(1, columns):
+            low, high = (float(xs[column]), float(ys[row + 1])), (float(xs[column]), float(ys[row]))
+            west, east = int(level.cells[row, column - 1]), int(level.cells[row, column])
+            if west != east:
+                yield (low, high, east, west) if east != WALL else (high, low, west, east)
+    for row in range(1, rows):
+        for column in range(columns):
+            left, right = (float(xs[column]), float(ys[row])), (float(xs[column + 1]), float(ys[row]))
+            north, south = int(level.cells[row - 1, column]), int(level.cells[row, column])
+            if north != south:
+                yield (right, left, north, south) if north != WALL else (left, right, south, north)
+
+
+def _side(level: Level, zone: int, behind: int, start: Point, end: Point) -> str:
+    """One side of a line; textures go on from one line to the next because they are anchored to the map."""
+    way = [(b > a) - (b < a) for a, b in zip(start, end, strict=True)]  # 1, 0 or -1 along x and y
+    along = start[0] * way[0] + start[1] * way[1]
+    here = level.zones[zone]
+    if behind == WALL:
+        textures = f'texturemiddle="{here.wall}";'
+    else:
+        textures = f'texturebottom="{level.zones[behind].riser}";texturetop="{here.wall}";'
+    return f"sidedef{{sector={zone};offsetx={round(along) % 1024};{textures}}}"
+
+
+def _sector(zone: Zone) -> str:
+    heights = f"heightfloor={zone.floor_height};heightceiling={zone.ceiling_height};"
+    flats = f'texturefloor="{zone.floor}";textureceiling="{zone.ceiling}";'
+    return f"sector{{{heights}{flats}lightlevel={zone.light};}}"
+
+
+def _things(level: Level) -> list[str]:
+    x, y = level.start
+    things = [f"thing{{x={x:.1f};y={y:.1f};angle={level.start_angle};type=1;{EVERYWHERE}}}"]
+    for index, milestone in enumerate(level.milestones):
+        x, y = milestone.marker
+        place = f"x={x:.1f};y={y:.1f};height={milestone.marker_height:.1f};"
+        things.append(f"thing{{{place}type={FIRST_TYPE + index};{EVERYWHERE}}}")
+    return things
+
+
+def _objects(level: Level) -> str:
+    """The classes of token and milestones."""
+    classes = [f"ACTOR {TOKEN} : Inventory {{ Inventory.MaxAmount {len(level.milestones) + 1} }}"]
+    return "\n".join([*classes, *(_milestone(*each) for each in enumerate(level.milestones))]) + "\n"
+
+
+def _milestone(index: int, milestone: Milestone) -> str:
+    frames, scale = LOOKS[milestone.kind]
+    waiting = f"Spawn:\n{WAITING} {_if_tokens(index, 'Current')}\nLoop\nCurrent:\n"
+    first = f"Spawn:\n{frames.split()[0]} A 1 Bright NODELAY\nCurrent:\n"  # tokens are counted from 1
+    return (
+        f"ACTOR Milestone{index} {FIRST_TYPE + index}\n{{\n+NOBLOCKMAP\n+NOGRAVITY\nScale {scale}\nStates\n{{\n"
+        f"{waiting if index else first}{frames} 1 Bright {_if_tokens(index + 1, 'Reached')}\nLoop\n"
+        f"Reached:\nTNT1 A -1\nStop\n}}\n}}"
+    )
+
+
+def _if_tokens(number: int, state: str) -> str:
+    return f'A_JumpIfInventory("{TOKEN}", {number}, "{state}", AAPTR_PLAYER1)'
