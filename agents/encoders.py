@@ -232,7 +232,7 @@ def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
 
 
 @torch.no_grad()
-def encode(encoder: nn.Module, frames: NDArray[np.uint8] | Tensor, device: torch.device) -> Tensor:
+def encode(encoder: nn.Module, frames: NDArray[np.uint8], device: torch.device) -> Tensor:
     """(N, E) vectors of (N, H, W, C) frames, a chunk at a time."""
-    parts = [torch.as_tensor(frames[i : i + CHUNK]).to(device) for i in range(0, len(frames), CHUNK)]
-    return torch.cat([encoder(part) for part in parts])
+    chunks = (frames[first : first + CHUNK] for first in range(0, len(frames), CHUNK))
+    return torch.cat([encoder(torch.as_tensor(np.array(chunk), device=device)) for chunk in chunks])

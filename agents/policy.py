@@ -197,7 +197,7 @@ class NavPolicy(nn.Module, ABC):
         """Called when training ends: the samples with frames as vectors, now that the weights stand."""
         if self.vision is None or not self.trains_vision:
             return samples
-        return replace(samples, states=encode(self.vision, samples.states, self.device))
+        return replace(samples, states=encode(self.vision, samples.states.cpu().numpy(), self.device))
 
     def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
         """(N, D) scaled future states to train on instead of the data's, if the agent wants that."""

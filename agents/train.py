@@ -13,7 +13,6 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from pidm_nav.agents.encoders import is_image
 from pidm_nav.agents.loop import optimise, torch_threads
 from pidm_nav.agents.policy import AgentConfig, NavPolicy
 from pidm_nav.agents.resume import STATE_FILE
@@ -101,12 +100,22 @@ def preset(name: str, agent: str, task: str) -> TrainConfig:
     return config
 
 
-def default_options(agent: str, observation_space: spaces.Space[Any], **changes: Any) -> AgentConfig:
+def shows_frames(dataset: DemoDataset) -> bool:
+    """Whether observations are pictures (T+1, H, W, C)."""
+    return dataset[0].observations.ndim == 4
+
+
+def default_preset(dataset: DemoDataset) -> str:
+    """The preset for demonstrations: `pixels` where observations are frames, else `fast`."""
+    return "pixels" if shows_frames(dataset) else "fast"
+
+
+def default_options(agent: str, dataset: DemoDataset, **changes: Any) -> AgentConfig:
     """An agent's options: the paper's for 2D navigation, or those for its 3D world where observations are frames.
 
     Args:
         agent: a name in `AGENTS`.
-        observation_space: of the environment.
+        dataset: what it shall learn from.
         changes: fields that shall differ.
     """
     from pidm_nav.agents import AGENTS
@@ -114,7 +123,7 @@ def default_options(agent: str, observation_space: spaces.Space[Any], **changes:
     if agent not in AGENTS:
         raise ValueError(f"no agent is called '{agent}': choose one of {', '.join(AGENTS)}")
     values: dict[str, Any] = {}
-    if isinstance(observation_space, spaces.Box) and is_image(observation_space):
+    if shows_frames(dataset):
         values = {"encoder_sizes": (1024, 512, 512), "head_sizes": (512, 256)}
         if agent == "pidm":
             values |= {"horizons": (1, 6, 11, 16, 21, 26), "predictor": "time"}
@@ -210,8 +219,7 @@ def train(
         progress: show a progress bar.
         on_checkpoint: called with the step and the agent, as it would act, at each checkpoint and at the end.
     """
-    if config is None:
-        config = "pixels" if dataset[0].observations.ndim == 4 else "fast"
+    config = config if config is not None else default_preset(dataset)
     if isinstance(config, str):
         config = preset(config, agent, dataset.task)
     if agent != "pidm" and (predictor_data is not None or idm_data is not None):
@@ -221,7 +229,7 @@ def train(
         observation_space = observation_space or found[0]
         action_space = action_space or found[1]
     folder = _fresh_folder(out, overwrite)
-    options = options if options is not None else default_options(agent, observation_space)
+    options = options if options is not None else default_options(agent, dataset)
     policy = make_agent(agent, observation_space, action_space, options, encoder, config.seed)
     if policy.config.scale_observations and not config.scale_observations:
         policy = make_agent(

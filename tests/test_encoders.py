@@ -1,0 +1,521 @@
+"""Agents from pixels: they learn, remember frames, survive saving, and embed frozen frames once."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from pidm_nav.agents import BC, NavPolicy, TrainConfig, load_agent, loop, train
+from pidm_nav.agents.checkpoint import read_tensors
+from pidm_nav.agents.embeddings import embed_once
+from pidm_nav.agents.encoders import ConvEncoder, Frozen, make_frame_encoder
+from pidm_nav.agents.history import Recall, history_rows
+from pidm_nav.agents.pidm import PIDM, PIDMConfig
+from pidm_nav.agents.policy import AgentConfig
+from pidm_nav.agents.resume import save_state
+from pidm_nav.agents.train import default_options, preset
+from pidm_nav.commands.agents import evaluate as evaluate_command
+from pidm_nav.commands.agents import train as train_command
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.dataset import DemoDataset, Episode
+from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.formats import load_demos, save_demos
+from pidm_nav.evaluate import evaluate
+from pidm_nav.layout import Layout
+from pidm_nav.render import render_state
+from pidm_nav.tasks import TASKS
+
+SIZE = 32
+MAP = """
+#########
+#.......#
+#.A...1.#
+#.......#
+#####.###
+#.......#
+#.2.....#
+#.......#
+#########
+"""
+ROOM: dict[str, Any] = {
+    "layout": Layout.parse(MAP).text,
+    "room_size": [300, 300],
+    "obs_type": "pixels",
+    "image_size": SIZE,
+}
+SMALL: dict[str, Any] = {"encoder_sizes": (64, 32), "head_sizes": (32,), "history": (0, 2), "frame_size": 32}
+TINY = TrainConfig(steps=6, batch_size=32, window=4)
+CPU = torch.device("cpu")
+
+
+def render(dataset: DemoDataset, size: int) -> DemoDataset:
+    """The same demonstrations, seen as frames."""
+    arguments = dataset.env_kwargs
+    layout = TASKS[dataset.task].layout if dataset.task in TASKS else Layout.parse(MAP, (300, 300))
+    episodes = [
+        replace(
+            episode,
+            observations=np.stack([render_state(layout, state, (size, size)) for state in episode.observations]),
+        )
+        for episode in dataset
+    ]
+    source = {**dataset.source, "env_kwargs": {**arguments, "obs_type": "pixels", "image_size": size}}
+    return replace(dataset, episodes=tuple(episodes), source=source)
+
+
+@pytest.fixture(scope="module")
+def demos() -> DemoDataset:
+    room = {"layout": ROOM["layout"], "room_size": ROOM["room_size"]}
+    layout = Layout.parse(MAP, (300, 300))
+    return render(collect(AStarExpert(layout), "custom", episodes=4, seed=0, max_steps=100, **room), SIZE)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PIDM_NAV_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def options(agent: str, **changes: Any) -> AgentConfig:
+    values = {**SMALL, **({"horizons": (1, 3), "predictor": "time"} if agent == "pidm" else {}), **changes}
+    return (PIDMConfig if agent == "pidm" else AgentConfig)(**values)
+
+
+AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bc cnn": ("bc", {"frames": "cnn"}),
+    "bc random": ("bc", {"frames": "random"}),
+    "pidm cnn time": ("pidm", {"frames": "cnn"}),
+    "pidm random time": ("pidm", {"frames": "random"}),
+    "pidm random nearest": ("pidm", {"frames": "random", "predictor": "nearest"}),
+    "pidm cnn nearest": ("pidm", {"frames": "cnn", "predictor": "nearest"}),
+    "pidm random predicted": ("pidm", {"frames": "random", "horizons": (1,), "train_on_predicted": True}),
+    "retrieval-bc random": ("retrieval-bc", {"frames": "random"}),
+}
+
+
+@pytest.fixture(scope="module", params=AGENTS)
+def agent(request: pytest.FixtureRequest, demos: DemoDataset, tmp_path_factory: pytest.TempPathFactory) -> NavPolicy:
+    name, changes = AGENTS[request.param]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIDM_NAV_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return train(name, demos, TINY, options=options(name, **changes))
+
+
+# learning
+
+
+@pytest.mark.parametrize("name", ["bc cnn", "bc random", "pidm cnn nearest", "pidm random time"])
+def test_it_learns_from_pixels(name: str, demos: DemoDataset) -> None:
+    kind, changes = AGENTS[name]
+    config = TrainConfig(steps=100, batch_size=64, learning_rate=2e-3, window=8)
+    trained = train(kind, demos, config, options=options(kind, **changes))
+    untrained = train(kind, demos, replace(config, steps=1), options=options(kind, **changes))
+    ratios = [
+        evaluate(each, "custom", episodes=8, seed=1, max_steps=100, **ROOM).mean_goal_ratio
+        for each in (trained, untrained)
+    ]
+    assert ratios[0] >= 0.75 and ratios[0] >= ratios[1] + 0.4
+
+
+def test_defaults_for_frames_are_the_papers(demos: DemoDataset) -> None:
+    chosen = default_options("pidm", demos)
+    assert isinstance(chosen, PIDMConfig)
+    assert (chosen.encoder_sizes, chosen.head_sizes, chosen.predictor) == ((1024, 512, 512), (512, 256), "time")
+    assert chosen.horizons == (1, 6, 11, 16, 21, 26) and len(chosen.history) == 3
+    agent = train("pidm", demos, TINY)
+    assert isinstance(agent, PIDM) and agent.config == chosen and agent.horizon == 1
+    assert default_options("pidm", load_demos("maze/astar")) == PIDMConfig()
+
+
+def test_a_seed_gives_the_same_weights_bit_for_bit(demos: DemoDataset) -> None:
+    one, again, other = (
+        train("pidm", demos, replace(TINY, seed=seed), options=options("pidm")).state_dict() for seed in (0, 0, 1)
+    )
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_windows_have_the_loss_of_their_pairs(demos: DemoDataset) -> None:
+    from pidm_nav.agents.samples import make_samples
+
+    agent = train("pidm", demos, TINY, options=options("pidm"))
+    assert isinstance(agent, PIDM)
+    samples = make_samples(agent, [demos], window=4)
+    chosen = torch.tensor([1, 30, len(demos[0]) * 2])  # with horizons 3, 1 and 1; the last runs over an episode's end
+    losses = []
+    for start in chosen.tolist():
+        which, horizon = start % 2, agent.config.horizons[start % 2]
+        for row in range(start // 2, start // 2 + 4):
+            if samples.has_action[row]:
+                future = min(row + horizon, int(samples.last[row]))
+                now, later = agent.gather(samples, torch.tensor([row, future])).chunk(2)
+                losses.append((agent(now, later, which) - samples.actions[row]).square().mean())
+    assert len(losses) == 11
+    loss = agent.loss(samples, chosen, nn.MSELoss(reduction="none"))
+    torch.testing.assert_close(loss, torch.stack(losses).mean())
+
+
+@pytest.mark.parametrize("frames", ["cnn", "random"])
+def test_a_stopped_training_goes_on(
+    frames: str, demos: DemoDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save_and_stop(*arguments: Any) -> None:
+        save_state(*arguments)
+        raise KeyboardInterrupt
+
+    config, chosen = replace(TINY, steps=12, save_every=8), options("pidm", frames=frames)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "save_state", save_and_stop)
+        train("pidm", demos, config, tmp_path, options=chosen)
+    assert (tmp_path / "training.safetensors").exists()
+    resumed = train("pidm", demos, config, tmp_path, options=chosen)
+    whole = train("pidm", demos, config, options=chosen).state_dict()
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in resumed.state_dict().items())
+
+
+# history
+
+
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    offsets=st.sets(st.integers(1, 7), max_size=3),
+)
+def test_history_equals_brute_force(lengths: list[int], offsets: set[int]) -> None:
+    history = (0, *sorted(offsets))
+    expected, first = [], 0
+    for length in lengths:
+        for step in range(length):
+            expected.append([first + max(0, step - back) for back in history])
+        first += length
+    rows = history_rows(lengths, history)
+    np.testing.assert_array_equal(rows, expected)
+    # acting, an episode after the other in one row, sees what training does
+    vectors = np.random.default_rng(0).normal(size=(sum(lengths), 2)).astype(np.float32)
+    begins = set(np.cumsum([0, *lengths]).tolist())
+    recall = None
+    for row, vector in enumerate(vectors):
+        recall = Recall.after(recall, vector[None], np.array([row in begins]), history)
+        np.testing.assert_array_equal(recall.states(history)[0], vectors[rows[row]].reshape(-1))
+
+
+def test_acting_sees_the_states_of_training(demos: DemoDataset) -> None:
+    agent = train("bc", demos, TINY, options=options("bc", history=(0, 2, 5)))
+    assert isinstance(agent, BC)
+    starts, state, acted = np.ones(1, dtype=bool), None, []
+    for frame in demos[0].observations:
+        action, state = agent.predict(frame, state, starts)
+        acted.append(action)
+        starts[:] = False
+    states = agent.embedded(demos)[0].observations
+    assert states.shape[1] == 3 * 32
+    with torch.no_grad():
+        expected = agent(torch.tensor(states)).numpy()
+    np.testing.assert_allclose(np.array(acted), expected, atol=1e-5)
+
+
+def test_rows_begin_episodes_on_their_own(agent: NavPolicy, demos: DemoDataset) -> None:
+    frames = demos[0].observations
+    state: Any = None
+    lone: Any = None
+    for step in range(6):
+        batch = np.stack([frames[step], frames[step + 3]])
+        starts = np.array([step in (0, 3), step == 0])  # the first row begins anew at step 3
+        _, state = agent.predict(batch, state, starts)
+        if step >= 3:
+            _, lone = agent.predict(frames[step], lone, np.array([step == 3]))
+    np.testing.assert_allclose(state.recent[0], lone.recent[0], atol=1e-4)
+    with pytest.raises(ValueError, match="not that of 3 rows"):
+        agent.predict(frames[:3], state)
+
+
+def test_without_a_state_the_frame_is_repeated(demos: DemoDataset) -> None:
+    agent = train("bc", demos, TINY, options=options("bc"))
+    _, state = agent.predict(demos[0].observations[7])
+    assert (state.recent == state.recent[:, :1]).all()
+    _, again = agent.predict(demos[0].observations[7])
+    np.testing.assert_array_equal(state.recent, again.recent)
+
+
+# acting
+
+
+def test_one_and_many_frames_agree(agent: NavPolicy, demos: DemoDataset) -> None:
+    frames = demos[0].observations[::5]
+    if getattr(getattr(agent, "predictor", None), "name", "") == "time":
+        return  # draws a demonstration a row
+    actions, _ = agent.predict(frames)
+    for frame, expected in zip(frames, actions, strict=True):
+        action, _ = agent.predict(frame)
+        assert action.shape == (2,)
+        np.testing.assert_allclose(action, expected, atol=1e-4)
+
+
+def test_every_loop_runs_it(agent: NavPolicy) -> None:
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    env = gym.make("PIDMNav-Custom-v0", max_episode_steps=5, **ROOM)
+    frame, _ = env.reset(seed=0)
+    for _ in range(3):
+        frame, *_ = env.step(agent.predict(frame)[0])
+    env.close()
+    vector = gym.make_vec("PIDMNav-Custom-v0", num_envs=3, max_episode_steps=5, **ROOM)
+    frames, _ = vector.reset(seed=0)
+    state, starts = None, np.ones(3, dtype=bool)
+    for _ in range(8):
+        actions, state = agent.predict(frames, state, starts)
+        frames, _, terminated, truncated, _ = vector.step(actions)
+        starts = terminated | truncated
+    vector.close()
+    venv = make_vec_env("PIDMNav-Custom-v0", 2, seed=0, env_kwargs={**ROOM, "max_episode_steps": 5})
+    _, lengths = evaluate_policy(agent, venv, n_eval_episodes=3, return_episode_rewards=True)
+    assert lengths == [5, 5, 5]
+
+
+def test_the_time_predictor_follows_a_demonstration(demos: DemoDataset) -> None:
+    agent = train("pidm", demos, TINY, options=options("pidm"))
+    assert isinstance(agent, PIDM)
+    states = [episode.observations for episode in agent.embedded(demos)]
+    state, starts = None, np.ones(1, dtype=bool)
+    for step in range(len(states[0]) + 3):
+        _, state = agent.predict(demos[0].observations[0], state, starts)
+        starts[:] = False
+        ((counted, followed),) = state.inner
+        assert counted == step
+        future = agent.predictor.predict(np.zeros((1, 64), np.float32), state.inner)[0]
+        own = states[followed]
+        np.testing.assert_allclose(future, own[min(step + 1, len(own) - 1)], atol=1e-5)
+
+
+def test_frames_of_any_shape_and_four_controls(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    episodes = tuple(
+        Episode(
+            rng.integers(0, 256, (13, 36, 48, 3), dtype=np.uint8),
+            rng.uniform(-1, 1, (12, 4)),
+            np.zeros(12),
+            True,
+            False,
+        )
+        for _ in range(3)
+    )
+    dataset = DemoDataset("Somewhere-v0", episodes)
+    room = spaces.Box(0, 255, (36, 48, 3), np.uint8), spaces.Box(-1, 1, (4,), np.float32)
+    agent = train("pidm", dataset, TINY, tmp_path, observation_space=room[0], action_space=room[1])
+    action, _ = load_agent(tmp_path, *room).predict(room[0].sample())
+    assert action.shape == (4,) and action in room[1]
+    assert agent.description["task"] == "Somewhere-v0"
+
+
+# on disk
+
+
+def test_a_saved_agent_acts_alike(agent: NavPolicy, demos: DemoDataset, tmp_path: Path) -> None:
+    agent.save(tmp_path)
+    loaded = load_agent(tmp_path, agent.observation_space, agent.action_space)
+    assert loaded.config == agent.config
+    if isinstance(agent, PIDM):
+        for each in (agent, loaded):
+            each.predictor.rng = np.random.default_rng(0)  # type: ignore[union-attr]
+    states: list[object] = [None, None]
+    for step in range(0, 12, 3):
+        frames = np.stack([demos[0].observations[step], demos[1].observations[step]])
+        starts = np.full(2, step == 0)
+        one, states[0] = agent.predict(frames, states[0], starts)
+        other, states[1] = loaded.predict(frames, states[1], starts)
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_saved_agent_keeps_vectors_not_frames(demos: DemoDataset, tmp_path: Path) -> None:
+    train("pidm", demos, TINY, tmp_path, options=options("pidm"))
+    tensors = read_tensors(tmp_path)
+    kept = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name.startswith("memory.")}
+    assert kept == {"memory.vectors": (demos.num_steps + 4, 32), "memory.lengths": (4,)}
+
+
+def vectors_of(demos: DemoDataset, encoder: Frozen) -> list[np.ndarray]:
+    return list(embed_once(encoder, [episode.observations for episode in demos], CPU))
+
+
+@pytest.fixture
+def frozen() -> Frozen:
+    torch.manual_seed(0)
+    encoder = make_frame_encoder("random", (SIZE, SIZE, 3), 16)
+    assert isinstance(encoder, Frozen)
+    return encoder
+
+
+class Counting(nn.Module):
+    """An encoder that counts the frames it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output_size, self.seen = 4, 0
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        self.seen += len(frames)
+        return frames.float().mean(dim=(1, 2)).repeat(1, 2)[:, :4]
+
+
+def test_frames_are_embedded_once(demos: DemoDataset) -> None:
+    counting = Counting()
+    encoder = Frozen(counting)
+    first = vectors_of(demos, encoder)
+    assert counting.seen == sum(len(episode) + 1 for episode in demos)
+    for dataset in (demos, demos[[2, 0]]):  # a subset finds what the whole left
+        again = vectors_of(dataset, encoder)
+        assert counting.seen == sum(len(episode) + 1 for episode in demos)
+    np.testing.assert_array_equal(again[1], first[0])
+    train("bc", demos, TINY, options=options("bc"), encoder=counting)
+    assert counting.seen == sum(len(episode) + 1 for episode in demos)
+
+
+def test_another_encoder_or_frame_misses_the_cache(demos: DemoDataset, frozen: Frozen, cache: Path) -> None:
+    one = vectors_of(demos[:1], frozen)[0]
+    with torch.no_grad():
+        next(frozen.inner.parameters()).add_(0.1)
+    assert not np.allclose(vectors_of(demos[:1], frozen)[0], one)
+    frames = demos[0].observations.copy()
+    frames[0, 0, 0] ^= 1
+    embed_once(frozen, [frames], CPU)
+    assert len(list(cache.iterdir())) == 3
+
+
+@pytest.mark.parametrize("damage", ["cut short", "changed", "another file", "empty"])
+def test_a_damaged_cache_is_computed_again(damage: str, demos: DemoDataset, frozen: Frozen, cache: Path) -> None:
+    expected = vectors_of(demos[:1], frozen)[0]
+    (path,) = cache.iterdir()
+    content = bytearray(path.read_bytes())
+    if damage == "changed":
+        content[-3] ^= 1
+    contents: dict[str, bytes | bytearray] = {
+        "cut short": content[:-8],
+        "changed": content,
+        "another file": b"PK not this",
+        "empty": b"",
+    }
+    path.write_bytes(contents[damage])
+    np.testing.assert_array_equal(vectors_of(demos[:1], frozen)[0], expected)
+    assert len(list(cache.iterdir())) == 1
+    assert path.stat().st_size == len(content)  # and written anew
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(
+    demos: DemoDataset, frozen: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PIDM_NAV_CACHE", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="PIDM_NAV_CACHE"):
+        assert len(vectors_of(demos[:1], frozen)) == 1
+
+
+def test_the_cnn_of_a_saved_agent(demos: DemoDataset, tmp_path: Path) -> None:
+    first = train("bc", demos, TINY, tmp_path / "first", options=options("bc"))
+    second = train("pidm", demos, TINY, tmp_path / "second", options=options("pidm", frames=f"agent:{tmp_path}/first"))
+    assert isinstance(second.vision, Frozen) and isinstance(first.vision, ConvEncoder)
+    frames = torch.tensor(demos[0].observations[:3])
+    with torch.no_grad():
+        torch.testing.assert_close(second.vision.inner(frames), first.vision(frames))
+    (tmp_path / "first").rename(tmp_path / "gone")  # the second agent has the weights by now
+    assert isinstance(load_agent(tmp_path / "second"), PIDM)
+    with pytest.raises(FileNotFoundError, match="no trained agent"):
+        train("bc", demos, TINY, options=options("bc", frames=f"agent:{tmp_path}/first"))
+    with pytest.raises(ValueError, match="has no CNN for frames"):
+        train("bc", demos, TINY, options=options("bc", frames=f"agent:{tmp_path}/gone", frame_size=8))
+
+
+def test_an_encoder_of_ones_own(demos: DemoDataset, tmp_path: Path) -> None:
+    class Own(Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, frames: torch.Tensor) -> torch.Tensor:
+            vectors: torch.Tensor = self.layer(super().forward(frames) / 255)
+            return vectors
+
+    own = Own()
+    before = own.layer.weight.detach().clone()
+    agent = train("bc", demos, TINY, tmp_path, options=options("bc"), encoder=own)
+    assert not torch.equal(own.layer.weight, before)
+    with pytest.raises(ValueError, match="pass it as encoder="):
+        load_agent(tmp_path)
+    frames = demos[0].observations
+    np.testing.assert_array_equal(load_agent(tmp_path, encoder=Own()).predict(frames)[0], agent.predict(frames)[0])
+
+
+# vision transformers
+
+
+def test_a_vision_transformer_from_a_folder(demos: DemoDataset, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="the extra `vision` is not installed")
+    config = transformers.ViTConfig(
+        hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, image_size=16, patch_size=8
+    )
+    transformers.ViTModel(config).save_pretrained(tmp_path / "vit")
+    frames = f"vit:{tmp_path}/vit"
+    agent = train("pidm", demos, TINY, tmp_path / "agent", options=options("pidm", frames=frames))
+    assert agent.state_size == 2 * 12
+    loaded = load_agent(tmp_path / "agent")
+    frame = demos[0].observations[:1]
+    for each in (agent, loaded):
+        each.predictor.rng = np.random.default_rng(0)  # type: ignore[union-attr]
+    np.testing.assert_array_equal(loaded.predict(frame)[0], agent.predict(frame)[0])
+    assert not any("vit" in name or "layer.0" in name for name in loaded.state_dict())  # loaded by name, not saved
+    (tmp_path / "empty").mkdir()
+    for folder in ("empty", "absent"):
+        with pytest.raises(ValueError, match=f"{folder}' is neither a folder with a vision model nor") as caught:
+            train("bc", demos, TINY, options=options("bc", frames=f"vit:{tmp_path}/{folder}"))
+        assert "\n" not in str(caught.value)
+
+
+def test_without_transformers_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, demos: DemoDataset) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'pidm-nav\[vision\]'"):
+        train("bc", demos, TINY, options=options("bc", frames="vit:somewhere"))
+
+
+# refusals and the command line
+
+
+def test_what_cannot_be_is_refused(demos: DemoDataset) -> None:
+    with pytest.raises(ValueError, match="choose one of cnn, random"):
+        train("bc", demos, TINY, options=options("bc", frames="resnet"))
+    with pytest.raises(ValueError, match="take a frozen encoder"):
+        train("pidm", demos, TINY, options=options("pidm", horizons=(1,), train_on_predicted=True))
+    with pytest.raises(ValueError, match="take frames='random'"):
+        train("retrieval-bc", demos, TINY, options=options("retrieval-bc"))
+    for history in ((), (6, 0), (0, 3, 3), (1, 2)):
+        with pytest.raises(ValueError, match="growing numbers of steps back"):
+            AgentConfig(history=history)
+    with pytest.raises(ValueError, match="too small"):
+        BC(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Box(-1, 1, (2,)))
+    with pytest.raises(ValueError, match="neither rows of numbers nor frames"):
+        BC(spaces.Box(0, 1, (64, 64, 3), np.float32), spaces.Box(-1, 1, (2,)))
+    agent = BC(spaces.Box(0, 255, (SIZE, SIZE, 3), np.uint8), spaces.Box(-1, 1, (2,)))
+    with pytest.raises(ValueError, match="do not fit this agent"):
+        agent.predict(np.zeros((3, SIZE, SIZE), np.uint8))
+
+
+def test_the_command_line_trains_on_frames(tmp_path: Path) -> None:
+    demos = render(load_demos("zigzag/astar")[:2], SIZE)
+    save_demos(demos, tmp_path / "pixels.npz")
+    train_command("pidm", demos=str(tmp_path / "pixels.npz"), steps=2, batch_size=16, out=tmp_path / "run")
+    agent = load_agent(tmp_path / "run")
+    assert agent.config == default_options("pidm", demos)
+    assert agent.description["training"]["learning_rate"] == preset("pixels", "pidm", "zigzag").learning_rate
+    evaluate_command(tmp_path / "run", episodes=1)
+    train_command(
+        "bc", demos=str(tmp_path / "pixels.npz"), frames="random", history=(0,), steps=2, out=tmp_path / "other"
+    )
+    assert load_agent(tmp_path / "other").config.history == (0,)
