@@ -26,15 +26,17 @@ def train(
     demos: str | None = None,
     num_demos: int | None = None,
     out: Path | None = None,
-    preset: Literal["fast", "paper"] = "fast",
+    preset: Literal["fast", "paper", "pixels"] | None = None,
     seed: int = 0,
     steps: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
     loss: Literal["l1", "mse"] | None = None,
     checkpoints: tuple[int, ...] = (),
-    horizons: tuple[int, ...] = (1,),
-    predictor: Literal["nearest", "time", "learned"] = "nearest",
+    frames: str | None = None,
+    history: tuple[int, ...] | None = None,
+    horizons: tuple[int, ...] | None = None,
+    predictor: Literal["nearest", "time", "learned"] | None = None,
     distance: Literal["l2", "l1"] = "l2",
     train_on_predicted: bool = False,
     end_to_end: bool = False,
@@ -50,15 +52,17 @@ def train(
         demos: a file or folder of demonstrations; by default the task's human-like ones of the package.
         num_demos: train on so many of them, drawn by the seed.
         out: folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED.
-        preset: seconds on a laptop, or the paper's recipe.
+        preset: seconds on a laptop, the paper's recipe, or minutes for frames; by default fast, pixels for frames.
         seed: of demonstrations, weights and batches.
         steps: gradient steps, if not the preset's.
         batch_size: actions a step, if not the preset's.
         learning_rate: of the first step, if not the preset's.
         loss: if not the preset's.
         checkpoints: steps after which to keep a copy of the agent.
-        horizons: (pidm) steps ahead, k, to train the inverse dynamics model with.
-        predictor: (pidm) what predicts the future state.
+        frames: (frames) what turns one into a vector: cnn, or frozen: random, agent:FOLDER, vit:FOLDER or vit:HUB-NAME.
+        history: (frames) steps back of those that make up a state, from 0.
+        horizons: (pidm) steps ahead, k, to train the inverse dynamics model with; 1, and more by default with frames.
+        predictor: (pidm) what predicts the future state; nearest, and by default time with frames.
         distance: (pidm) between states, for the nearest one.
         train_on_predicted: (pidm) train on predicted future states, not on the data's.
         end_to_end: (pidm) train a learned predictor through the inverse dynamics model as well.
@@ -66,7 +70,7 @@ def train(
         idm_demos: (pidm) more episodes for the inverse dynamics model, of any quality.
         force: replace an agent that the folder holds.
     """
-    from pidm_nav.agents.pidm import PIDMConfig
+    from pidm_nav.agents.train import default_options, default_preset
     from pidm_nav.agents.train import preset as preset_config
     from pidm_nav.agents.train import train as train_agent
     from pidm_nav.demos.formats import load_demos
@@ -82,16 +86,12 @@ def train(
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if checkpoints or steps is not None:
         changes["checkpoints"] = checkpoints
-    config = replace(preset_config(preset, agent, dataset.task), seed=seed, **changes)
-    options = None
+    config = replace(preset_config(preset or default_preset(dataset), agent, dataset.task), seed=seed, **changes)
+    told: dict[str, Any] = {"frames": frames, "history": history}
     if agent == "pidm":
-        options = PIDMConfig(
-            horizons=horizons,
-            predictor=predictor,
-            distance=distance,
-            train_on_predicted=train_on_predicted,
-            end_to_end=end_to_end,
-        )
+        told |= {"horizons": horizons, "predictor": predictor, "distance": distance}
+        told |= {"train_on_predicted": train_on_predicted, "end_to_end": end_to_end}
+    options = default_options(agent, dataset, **{name: value for name, value in told.items() if value is not None})
     folder = out if out is not None else Path("runs") / f"{dataset.task}-{agent}-{len(dataset)}-{seed}"
     console = Console()
     began = time.perf_counter()
