@@ -21,6 +21,8 @@ from pidm_nav.world3d.wad import TOKEN, build_wad
 TICS_PER_SECOND = 35
 SCREEN = (240, 320)
 """Height and width of the engine's picture: small, and large enough to be watched."""
+DAZED = 7
+"""Tics at the beginning of an episode in which the game lets nobody move."""
 CAMERA = {"chase_dist": 130, "chase_height": 16}
 """Units behind and above the walker's eyes."""
 PATIENCE = 400
@@ -57,7 +59,7 @@ class Engine:
     """
 
     def __init__(self, level: Level, realtime: bool = False) -> None:
-        vizdoom = _import_vizdoom()
+        vizdoom = import_vizdoom()
         self._folder = tempfile.TemporaryDirectory(prefix="pidm-nav-3d-", ignore_cleanup_errors=True)
         self._game = game = vizdoom.DoomGame()
         self._prepare(vizdoom, level, Path(self._folder.name))
@@ -83,7 +85,7 @@ class Engine:
         """Begin an episode."""
         self._game.set_seed(seed)
         self._game.new_episode()
-        self.advance((0.0, 0.0, 0.0, 0.0), 2)  # the first picture shows the milestones as they are
+        self.advance((0.0, 0.0, 0.0, 0.0), DAZED)
 
     def advance(self, thrust: tuple[float, ...], tics: int) -> None:
         """Hold forward, right, turn and look for so many tics."""
@@ -141,7 +143,8 @@ class Engine:
         game.set_episode_timeout(0)  # the environment ends episodes
 
 
-def _import_vizdoom() -> ModuleType:
+def import_vizdoom() -> ModuleType:
+    """ViZDoom, or how to install it."""
     try:
         import vizdoom
     except ModuleNotFoundError:

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pidm_nav.layout import Layout
-from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose
+from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose, import_vizdoom
 from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH, UNITS, Milestone, get_level
 
 if TYPE_CHECKING:
@@ -111,10 +111,11 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         self.noise_std, self.clip_noise, self.deadzone = float(noise_std), bool(clip_noise), float(deadzone)
         self.obs_type, self.image_size, self.frame_skip = obs_type, image_size, frame_skip
         self.latency = tuple(each * TICS_PER_SECOND / 1000 for each in latency_ms)  # in tics
-        self.drop_frames = float(drop_frames)
+        self.drop_frames, self.realtime = float(drop_frames), bool(realtime)
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         self.observation_space = self._observation_space()
-        self._engine: Engine | None = Engine(self.level, realtime)
+        import_vizdoom()  # says now, not at the first reset, how to install it
+        self._engine: Engine | None = None  # started by the first reset
         self._window: Window | None = None
         self._reached = 0
         self._still = 0  # tics
@@ -138,7 +139,9 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
-        engine = self._running()
+        if self._engine is None:
+            self._engine = Engine(self.level, self.realtime)
+        engine = self._engine
         engine.begin(int(self.np_random.integers(2**31)))
         self._reached = self._still = 0
         self._held = NOTHING
@@ -152,14 +155,13 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Hold an action for `frame_skip` tics."""
         engine = self._running()
-        if self._pose is None:
-            raise ValueError("step needs a running episode: call reset() first")
         command = self._disturb(_read_action(action))
         delay, drop = self.np_random.random(2)  # drawn whether or not they are used: the noise stays the same
         tics = self._run(engine, command, delay)
-        self._pose = engine.pose()
+        self._pose = pose = engine.pose()
         reached_goal = -1
-        if self._reached < len(self.level.milestones) and self._passes(self.level.milestones[self._reached]):
+        milestones = self.level.milestones
+        if self._reached < len(milestones) and self._passes(milestones[self._reached], pose):
             reached_goal = self._reached
             self._reached += 1
             engine.give_token()
@@ -167,14 +169,14 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
             self._seen = self._observe()
         if self.render_mode == "human":
             self.render()
-        terminated = self._reached == len(self.level.milestones)
+        terminated = self._reached == len(milestones)
         reward = 1.0 if reached_goal >= 0 else 0.0
         return self._seen.copy(), reward, terminated, False, self._info(reached_goal, tics)
 
     def get_state(self) -> NDArray[np.float32]:
         """The state vector, whatever is observed."""
         if self._pose is None:
-            raise ValueError("there is no state yet: call reset() first")
+            raise ValueError("there is no running episode: call reset() first")
         x, y, z, angle, pitch = self._pose
         turn = np.radians(angle)
         flags = np.arange(len(self.level.milestones)) < self._reached
@@ -202,11 +204,11 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
             self._window = None
         if self._engine is not None:
             self._engine.close()
-            self._engine = None
+            self._engine = self._pose = None
 
     def _running(self) -> Engine:
         if self._engine is None:
-            raise ValueError("this environment is closed: make another one")
+            raise ValueError("there is no running episode: call reset() first")
         return self._engine
 
     def _disturb(self, action: NDArray[np.float64]) -> Command:
@@ -225,25 +227,28 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         """
         low, high = self.latency
         began = now = engine.tic
-        self._waiting.append((began + round(low + (high - low) * delay), command))
+        due = began + round(low + (high - low) * delay)
+        if self._waiting:
+            due = max(due, self._waiting[-1][0])  # no command overtakes another
+        self._waiting.append((due, command))
         while now < began + self.frame_skip:
             while self._waiting and self._waiting[0][0] <= now:
                 self._held = self._waiting.popleft()[1]
-            until = min([began + self.frame_skip, *(tic for tic, _ in self._waiting)])
+            until = began + self.frame_skip
+            if self._waiting:
+                until = min(until, self._waiting[0][0])
             engine.advance(self._held.thrust, until - now)
             passed, now = engine.tic - now, engine.tic
             self._still = self._still + passed if self._held.still else 0
         return now - began
 
-    def _passes(self, milestone: Milestone) -> bool:
+    def _passes(self, milestone: Milestone, pose: Pose) -> bool:
         """Whether the walker does now what a milestone asks for."""
-        if self._pose is None:
-            return False
-        away = max(abs(self._pose.x - milestone.place[0]), abs(self._pose.y - milestone.place[1]))
+        away = max(abs(pose.x - milestone.place[0]), abs(pose.y - milestone.place[1]))
         if milestone.kind == "turn":
-            return abs((self._pose.angle - milestone.angle + 180) % 360 - 180) <= FACING
+            return abs((pose.angle - milestone.angle + 180) % 360 - 180) <= FACING
         if milestone.kind == "look up":
-            return away < NEAR and self._pose.pitch >= LOOKING_UP
+            return away < NEAR and pose.pitch >= LOOKING_UP
         if milestone.kind == "stand still":
             return away < NEAR and self._still >= STILL_TICS
         return away < TOUCH

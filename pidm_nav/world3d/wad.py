@@ -12,6 +12,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import numpy as np
+
 from pidm_nav.world3d.levels import WALL, Level, Milestone, Zone
 
 TOKEN = "MilestoneToken"
@@ -62,20 +64,16 @@ def _text_map(level: Level) -> str:
 
 def _lines(level: Level) -> Iterator[tuple[Point, Point, int, int]]:
     """Start, end, zone on the right-hand side and zone on the left of every border; the right one is never a wall."""
-    xs, ys = level.edges
-    rows, columns = level.cells.shape
-    for row in range(rows):
-        for column in range(1, columns):
-            low, high = (float(xs[column]), float(ys[row + 1])), (float(xs[column]), float(ys[row]))
-            west, east = int(level.cells[row, column - 1]), int(level.cells[row, column])
-            if west != east:
-                yield (low, high, east, west) if east != WALL else (high, low, west, east)
-    for row in range(1, rows):
-        for column in range(columns):
-            left, right = (float(xs[column]), float(ys[row])), (float(xs[column + 1]), float(ys[row]))
-            north, south = int(level.cells[row - 1, column]), int(level.cells[row, column])
-            if north != south:
-                yield (right, left, north, south) if north != WALL else (left, right, south, north)
+    xs, ys = (edges.tolist() for edges in level.edges)
+    cells = np.pad(level.cells, 1, constant_values=WALL)  # a map may be open at its edge: there the world ends too
+    for line, column in np.argwhere(cells[:, 1:] != cells[:, :-1]).tolist():
+        west, east = cells[line, column : column + 2].tolist()
+        lower, upper = (xs[column], ys[line]), (xs[column], ys[line - 1])
+        yield (lower, upper, east, west) if east != WALL else (upper, lower, west, east)
+    for line, column in np.argwhere(cells[1:] != cells[:-1]).tolist():
+        north, south = cells[line : line + 2, column].tolist()
+        left, right = (xs[column - 1], ys[line]), (xs[column], ys[line])
+        yield (right, left, north, south) if north != WALL else (left, right, south, north)
 
 
 def _side(level: Level, zone: int, behind: int, start: Point, end: Point) -> str:
