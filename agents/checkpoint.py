@@ -16,6 +16,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pidm_nav import __version__
+from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.policy import AgentConfig, NavPolicy
 
 DESCRIPTION = "agent.json"
@@ -112,6 +113,8 @@ def load_agent(
         agent = agent_class(observations, actions, config, encoder=encoder, seed=int(description.get("seed", 0)))
         memory = {name[len(MEMORY) :]: tensors.pop(name) for name in list(tensors) if name.startswith(MEMORY)}
         agent.load_state_dict(tensors)
+        if isinstance(agent.vision, Frozen):
+            agent.vision.check()
         agent.restore(memory)
     except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
         raise ValueError(f"the description and the weights in {folder} do not fit together: train again") from error

@@ -86,14 +86,17 @@ class ConvEncoder(nn.Module):
 class PretrainedEncoder(nn.Module):
     """A vision transformer of the `transformers` library; a vector is the mean of its last tokens.
 
-    Its weights are not saved with an agent, which loads it again by its name.
+    Its weights are not saved with an agent, which loads it again by its name. They are read from safetensors only, and
+    no code that a model brings is run.
 
     Args:
         name: a local folder or a name on the model hub.
-        trust_remote_code: let a model run code of its own, as some on the hub need; only for those you trust.
     """
 
-    def __init__(self, name: str, trust_remote_code: bool = False) -> None:
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(self, name: str) -> None:
         super().__init__()
         try:
             transformers: Any = importlib.import_module("transformers")
@@ -102,8 +105,12 @@ class PretrainedEncoder(nn.Module):
                 f"the vision transformer '{name}' needs transformers: pip install 'pidm-nav[vision]'"
             ) from error
         try:
-            model = transformers.AutoModel.from_pretrained(name, trust_remote_code=trust_remote_code)
+            model = transformers.AutoModel.from_pretrained(name, trust_remote_code=False, use_safetensors=True)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
+            if "trust_remote_code" in str(error):
+                raise ValueError(
+                    f"'{name}' brings code of its own, which is not run: load it yourself and pass it as encoder="
+                ) from error
             raise ValueError(
                 f"'{name}' is neither a folder with a vision model nor the name of one on the hub: "
                 "give what transformers' save_pretrained wrote, or a name it can download"
@@ -115,7 +122,7 @@ class PretrainedEncoder(nn.Module):
         self.image_size: tuple[int, int] = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
         self.output_size = width
         try:
-            processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust_remote_code)
+            processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
         except (OSError, ValueError, ImportError):  # a folder without one: the usual numbers
             processor = None
         mean = getattr(processor, "image_mean", None) or (0.5, 0.5, 0.5)
@@ -124,9 +131,6 @@ class PretrainedEncoder(nn.Module):
         self.register_buffer("spread", torch.tensor(spread).view(3, 1, 1), persistent=False)
         # held in a tuple, so that hundreds of megabytes are not saved as part of each agent
         self._model = (model.eval().requires_grad_(False),)
-
-    mean: Tensor
-    spread: Tensor
 
     @property
     def model(self) -> Any:
@@ -147,11 +151,13 @@ class Frozen(nn.Module):
 
     center: Tensor
     width: Tensor
+    fitted_to: Tensor
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner.requires_grad_(False)
         self.output_size = output_size(inner)
+        self.register_buffer("fitted_to", torch.zeros(32, dtype=torch.uint8))  # the inner encoder's identity
         self.register_buffer("center", torch.zeros(self.output_size))
         self.register_buffer("width", torch.ones(self.output_size))
 
@@ -160,6 +166,18 @@ class Frozen(nn.Module):
         spread = vectors.std(axis=0, dtype=np.float64)
         self.center.copy_(torch.as_tensor(vectors.mean(axis=0, dtype=np.float64)))
         self.width.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
+        self.fitted_to.copy_(self._fingerprint())
+
+    def check(self) -> None:
+        """Refuse an inner encoder that is not the one the agent was trained with."""
+        if self.fitted_to.any() and not torch.equal(self.fitted_to.cpu(), self._fingerprint()):
+            raise ValueError(
+                f"the agent was trained with another {type(self.inner).__name__} than the one found now: "
+                "give it the same weights, or train again"
+            )
+
+    def _fingerprint(self) -> Tensor:
+        return torch.tensor(list(bytes.fromhex(self.identity())), dtype=torch.uint8)
 
     def scale(self, vectors: Tensor) -> Tensor:
         """The inner encoder's vectors, standardised."""

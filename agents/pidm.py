@@ -94,7 +94,10 @@ class PIDM(NavPolicy):
 
     @torch.no_grad()
     def inverse_dynamics(self, observations: ArrayLike, futures: ArrayLike, horizon: int | None = None) -> Array:
-        """Actions (N, A) that lead from raw observations (N, D) to raw futures (N, D) in `horizon` steps."""
+        """Actions (N, A) that lead from raw observations (N, D) to raw futures (N, D) in `horizon` steps.
+
+        Where observations are frames, both are states: see `embedded`.
+        """
         self.eval()
         horizon = horizon or self.horizon
         if horizon not in self.config.horizons:

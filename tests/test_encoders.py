@@ -472,6 +472,9 @@ def test_a_vision_transformer_from_a_folder(demos: DemoDataset, tmp_path: Path) 
         each.predictor.rng = np.random.default_rng(0)  # type: ignore[union-attr]
     np.testing.assert_array_equal(loaded.predict(frame)[0], agent.predict(frame)[0])
     assert not any("vit" in name or "layer.0" in name for name in loaded.state_dict())  # loaded by name, not saved
+    transformers.ViTModel(config).save_pretrained(tmp_path / "vit")  # other weights under the same name
+    with pytest.raises(ValueError, match="trained with another PretrainedEncoder"):
+        load_agent(tmp_path / "agent")
     (tmp_path / "empty").mkdir()
     for folder in ("empty", "absent"):
         with pytest.raises(ValueError, match=f"{folder}' is neither a folder with a vision model nor") as caught:
