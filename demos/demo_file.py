@@ -11,6 +11,8 @@ from typing import Any
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.formats import load_demos, save_demos
 from pidm_nav.world import World
+from pidm_nav.world3d.env import NavEnv3D
+from pidm_nav.world3d.levels import is_3d
 
 
 class DemoFile:
@@ -105,9 +107,11 @@ class DemoFile:
             raise ValueError(
                 f"'{self.path}' holds demonstrations of {before.task}, not of {self.task}: give another --out"
             )
-        parameters = inspect.signature(World).parameters
-        usual = {name: parameter.default for name, parameter in parameters.items()}
-        usual["room_size"] = list(usual["room_size"])  # as JSON has it
+        parameters = inspect.signature(NavEnv3D if is_3d(self.task) else World).parameters
+        usual = {
+            name: list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default  # as in JSON
+            for name, parameter in parameters.items()
+        }
         for part in before.source.get("parts", [before.source]):
             theirs, ours = {**usual, **part.get("env_kwargs", {})}, {**usual, **self.env_kwargs}
             other = [name for name in ours if theirs.get(name) != ours[name]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pidm_nav.demos.keyboard import KEYBOARD, Keyboard, Ramp, Stick
-from pidm_nav.demos.mapping import AXES, BUTTONS, COMMANDS, RAW_BUTTONS, Command, Mapping
+from pidm_nav.demos.mapping import AXES, BUTTONS, CAMERA, COMMANDS, RAW_BUTTONS, Command, Mapping
 
 if TYPE_CHECKING:
     import pygame
@@ -25,6 +25,7 @@ class Reading:
     commands: tuple[Command, ...] = ()
     device: str = KEYBOARD
     unplugged: str | None = None  # the device in use, if it has just gone
+    camera: Stick = (0.0, 0.0)  # the right stick, which only 3D tasks look at
 
 
 class Gamepad:
@@ -45,7 +46,7 @@ class Gamepad:
         self.id = int(self._joystick.get_instance_id())
         self.attached = True
         self._mapping = mapping
-        self._ramp = Ramp()
+        self._ramp, self._camera_ramp = Ramp(), Ramp(CAMERA)
         self._named: dict[int, str] = {}  # by the controller's layout
         self._numbered: dict[int, str] = {}  # by the device's own count
         self._wiring: dict[int, int] = {}  # numbered -> named button
@@ -80,10 +81,10 @@ class Gamepad:
             self._tapped.add(self._wiring[event.button])
         action = self._numbered.get(event.button)
         if action is not None and event.type == pygame.JOYBUTTONUP:
-            self._ramp.release(action)
+            self._release(action)
             return None
         if action is not None:
-            self._ramp.press(action)
+            self._press(action)
         return action
 
     def poll(self) -> list[str]:
@@ -97,23 +98,44 @@ class Gamepad:
         down = {button for button in self._named if self._controller.get_button(button)}
         pressed = (down | self._tapped) - self._down
         for button in pressed:
-            self._ramp.press(self._named[button])
+            self._press(self._named[button])
         for button in (pressed | self._down) - down:
-            self._ramp.release(self._named[button])
+            self._release(self._named[button])
         self._down, self._tapped = down, set()
         return [self._named[button] for button in sorted(pressed)]
 
     def stick(self, seconds: float) -> Stick:
         """The stick, or the direction pad where that is deflected further."""
-        if not self.attached:
-            return 0.0, 0.0
-        mapping, pad = self._mapping, self._ramp.move(seconds)
+        mapping = self._mapping
         x = self._axis(mapping.x) * (-1 if mapping.invert_x else 1)
         y = self._axis(mapping.y) * (-1 if mapping.invert_y else 1)
-        return (x, y) if max(abs(x), abs(y)) >= max(map(abs, pad)) else pad
+        return self._further((x, y), self._ramp.move(seconds))
+
+    def camera(self, seconds: float) -> Stick:
+        """The right stick, or what buttons do in its place."""
+        mapping = self._mapping
+        turn = self._axis(mapping.turn) * (-1 if mapping.invert_turn else 1)
+        look = self._axis(mapping.look) * (-1 if mapping.invert_look else 1)
+        return self._further((turn, look), self._camera_ramp.move(seconds))
+
+    def _further(self, stick: Stick, pad: Stick) -> Stick:
+        """Whichever is deflected further."""
+        if not self.attached:
+            return 0.0, 0.0
+        return stick if max(map(abs, stick)) >= max(map(abs, pad)) else pad
+
+    def _press(self, action: str) -> None:
+        self._ramp.press(action)
+        self._camera_ramp.press(action)
+
+    def _release(self, action: str) -> None:
+        self._ramp.release(action)
+        self._camera_ramp.release(action)
 
     def _axis(self, axis: str | int) -> float:
-        """An axis in [-1, 1]; 0 if the device has no such axis."""
+        """An axis in [-1, 1]; 0 if the device is gone or has no such axis."""
+        if not self.attached:
+            return 0.0
         if isinstance(axis, str) and self._controller is not None:
             return max(self._controller.get_axis(AXES[axis]) / 32767, -1.0)
         number = AXES[axis] if isinstance(axis, str) else axis
@@ -169,9 +191,10 @@ class Inputs:
         sticks = {device: device.stick(seconds) for device in devices}
         if may_switch and self._wanted is None and not _deflected(sticks.get(self.active, (0.0, 0.0))):
             self.active = next((d for d, stick in sticks.items() if _deflected(stick)), self.active)
-        stick = sticks.get(self.active, (0.0, 0.0))
+        cameras = {device: device.camera(seconds) for device in devices}
+        stick, camera = (each.get(self.active, (0.0, 0.0)) for each in (sticks, cameras))
         commands = tuple(command for action in actions for command in COMMANDS if command == action)
-        return Reading(stick, commands, self.active.name, unplugged)
+        return Reading(stick, commands, self.active.name, unplugged, camera)
 
     def _choose(self) -> Gamepad | Keyboard:
         pads = list(self._pads.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pidm_nav.demos.mapping import Mapping
+from pidm_nav.demos.mapping import CAMERA, Mapping
 
 if TYPE_CHECKING:
     import pygame
@@ -18,9 +18,14 @@ SLOW = 0.5
 
 
 class Ramp:
-    """Held directions as a stick: it moves at a finite speed and stays within the unit circle."""
+    """Held directions as a stick: it moves at a finite speed and stays within the unit circle.
 
-    def __init__(self) -> None:
+    Args:
+        directions: what left, right, up and down are called.
+    """
+
+    def __init__(self, directions: tuple[str, str, str, str] = ("left", "right", "up", "down")) -> None:
+        self._left, self._right, self._up, self._down = directions
         self.held: set[str] = set()
         self.position: Stick = (0.0, 0.0)
         self._new: set[str] = set()
@@ -48,8 +53,8 @@ class Ramp:
         held = set(self.held)
         self.held -= self._tapped
         self._new, self._tapped = set(), set()
-        x = float("right" in held) - float("left" in held)
-        y = float("down" in held) - float("up" in held)
+        x = float(self._right in held) - float(self._left in held)
+        y = float(self._down in held) - float(self._up in held)
         reach = (0.5**0.5 if x and y else 1.0) * (SLOW if "slow" in held else 1.0)
         self.position = (
             _approach(self.position[0], x * reach, seconds),
@@ -72,7 +77,7 @@ class Keyboard:
     def __init__(self, mapping: Mapping) -> None:
         import pygame
 
-        self._ramp = Ramp()
+        self._ramp, self._camera = Ramp(), Ramp(CAMERA)
         self._actions: dict[int, str] = {}
         for action, keys in mapping.keys.items():
             for key in keys:
@@ -89,17 +94,24 @@ class Keyboard:
         import pygame
 
         if event.type == pygame.WINDOWFOCUSLOST:
-            self._ramp.release_all()  # the releases go to another window
+            self._ramp.release_all()
+            self._camera.release_all()  # the releases go to another window
         if event.type not in (pygame.KEYDOWN, pygame.KEYUP):
             return None
         action = self._actions.get(event.key)
         if action is not None and event.type == pygame.KEYUP:
             self._ramp.release(action)
+            self._camera.release(action)
             return None
         if action is not None:
             self._ramp.press(action)
+            self._camera.press(action)
         return action
 
     def stick(self, seconds: float) -> Stick:
         """The stick the keys stand for."""
         return self._ramp.move(seconds)
+
+    def camera(self, seconds: float) -> Stick:
+        """The right stick the camera's keys stand for."""
+        return self._camera.move(seconds)

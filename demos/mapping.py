@@ -13,7 +13,10 @@ from typing import Any, Literal, get_args
 
 Command = Literal["pause", "redo", "finish", "quit"]
 COMMANDS: tuple[Command, ...] = get_args(Command)
-ACTIONS = ("left", "right", "up", "down", "slow", *COMMANDS)
+CAMERA = ("turn_left", "turn_right", "look_up", "look_down")
+ACTIONS = ("left", "right", "up", "down", "slow", *CAMERA, *COMMANDS)
+STICKS = ("x", "y", "turn", "look")
+STICK_ENTRIES = (*STICKS, *(f"invert_{axis}" for axis in STICKS))
 
 AXES = {"leftx": 0, "lefty": 1, "rightx": 2, "righty": 3}
 BUTTONS = {
@@ -41,7 +44,8 @@ Bindings = dict[str, tuple[Any, ...]]
 
 def _default_buttons() -> Bindings:
     pad = {name: (f"dp{name}",) for name in ("left", "right", "up", "down")}
-    return {**pad, "slow": (), "pause": ("start",), "redo": ("b",), "finish": ("y",), "quit": ("back",)}
+    camera: Bindings = dict.fromkeys(CAMERA, ())
+    return {**pad, "slow": (), **camera, "pause": ("start",), "redo": ("b",), "finish": ("y",), "quit": ("back",)}
 
 
 def _default_keys() -> Bindings:
@@ -51,6 +55,10 @@ def _default_keys() -> Bindings:
         "up": ("up", "w"),
         "down": ("down", "s"),
         "slow": ("left shift", "right shift"),
+        "turn_left": ("j",),
+        "turn_right": ("l",),
+        "look_up": ("i",),
+        "look_down": ("k",),
         "pause": ("p", "space"),
         "redo": ("r", "backspace"),
         "finish": ("return",),
@@ -60,12 +68,19 @@ def _default_keys() -> Bindings:
 
 @dataclass(frozen=True)
 class Mapping:
-    """A mapping; by default the left stick, the direction pad, the arrow keys and WASD."""
+    """A mapping; by default the left stick, the direction pad, the arrow keys and WASD.
+
+    In 3D tasks the right stick or I, J, K and L turn the camera as well.
+    """
 
     x: str | int = "leftx"
     y: str | int = "lefty"
+    turn: str | int = "rightx"
+    look: str | int = "righty"
     invert_x: bool = False
     invert_y: bool = False
+    invert_turn: bool = False
+    invert_look: bool = False
     buttons: Bindings = field(default_factory=_default_buttons)
     keys: Bindings = field(default_factory=_default_keys)
 
@@ -76,7 +91,7 @@ def write_mapping(path: str | Path, mapping: Mapping | None = None) -> None:
 
     mapping = mapping or Mapping()
     sections = {
-        "stick": {name: getattr(mapping, name) for name in ("x", "y", "invert_x", "invert_y")},
+        "stick": {name: getattr(mapping, name) for name in STICK_ENTRIES},
         "buttons": mapping.buttons,
         "keys": mapping.keys,
     }
@@ -104,11 +119,11 @@ def read_mapping(path: str | Path) -> Mapping:
 
 def _parse(content: Any) -> Mapping:
     sections = _entries(content, "it", ("stick", "buttons", "keys"))
-    stick = _entries(sections.get("stick", {}), "'stick'", ("x", "y", "invert_x", "invert_y"))
-    for axis in ("x", "y"):
+    stick = _entries(sections.get("stick", {}), "'stick'", STICK_ENTRIES)
+    for axis in STICKS:
         if axis in stick and not _is_one_of(stick[axis], AXES):
             raise ValueError(f"'stick' has {axis}={stick[axis]!r}: choose {', '.join(AXES)} or a number from 0")
-    for flag in ("invert_x", "invert_y"):
+    for flag in STICK_ENTRIES[len(STICKS) :]:
         if not isinstance(stick.get(flag, False), bool):
             raise ValueError(f"'stick' has {flag}={stick[flag]!r}: write true or false")
     buttons = _bindings(sections.get("buttons", {}), "buttons", _default_buttons())

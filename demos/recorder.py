@@ -15,6 +15,7 @@ from pidm_nav.demos.recorder_screen import Screen
 from pidm_nav.demos.session import Session
 from pidm_nav.evaluate import CUSTOM_MAX_STEPS
 from pidm_nav.tasks import TASKS
+from pidm_nav.world3d.levels import is_3d
 
 if TYPE_CHECKING:
     import pygame
@@ -24,9 +25,11 @@ MOST_UNDRAWN = 3  # steps in a row whose picture is left out
 
 
 def make_env(task: str, env_kwargs: Mapping[str, Any]) -> gym.Env[NDArray[Any], NDArray[np.float32]]:
-    """The environment of a task's name or of `custom`, with its step limit."""
+    """The environment of a task's name, of a 3D task's id or of `custom`, with its step limit."""
     if task in TASKS:
         return gym.make(TASKS[task].env_id, disable_env_checker=True, **env_kwargs)
+    if is_3d(task):
+        return gym.make(task, render_mode="rgb_array", disable_env_checker=True, **env_kwargs)
     limit: dict[str, Any] = {"max_episode_steps": CUSTOM_MAX_STEPS, "disable_env_checker": True}
     return gym.make("PIDMNav-Custom-v0", **limit, **env_kwargs)
 

@@ -11,7 +11,7 @@ import numpy as np
 from pidm_nav.demos.gamepad import Reading
 from pidm_nav.demos.keyboard import KEYBOARD
 from pidm_nav.demos.lettering import BACK, DIM, LIGHT, RAISED, draw_bar, draw_text, glyphs, wrap
-from pidm_nav.demos.mapping import Mapping
+from pidm_nav.demos.mapping import CAMERA, Mapping
 from pidm_nav.demos.session import Session
 from pidm_nav.drawing import COLOURS, TRACE, Colour, Frame, view_room
 from pidm_nav.layout import BOX
@@ -108,9 +108,8 @@ def draw_session(session: Session, reading: Reading, mapping: Mapping, title: st
     """The (size, size + PANEL, 3) picture of a session."""
     import pygame
 
-    trace = np.stack(session.attempt.observations[-RECENT:])[:, :2]
     frame = np.empty((size, size + PANEL, 3), dtype=np.uint8)
-    frame[:, :size] = render_state(session.layout, session.state, (size, size), trace)
+    frame[:, :size] = _draw_camera(session, size) if session.is_3d else _draw_map(session, size)
     canvas = pygame.image.frombuffer(frame.data, (size + PANEL, size), "RGB")
     canvas.fill(BACK, (size, 0, PANEL, size))
     if session.rival is not None:
@@ -121,9 +120,29 @@ def draw_session(session: Session, reading: Reading, mapping: Mapping, title: st
     top += 14 + draw_text(canvas, subtitle, (left, top), 13, DIM, width=right - left)
     top = _draw_score(canvas, session, left, right, top)
     bottom = _draw_commands(canvas, session, reading, mapping, left, right, size - 16)
-    bottom = _draw_stick(canvas, reading, mapping, left, right, bottom)
+    bottom = _draw_stick(canvas, session.is_3d, reading, mapping, left, right, bottom)
     if session.message and bottom - top > 40:
         _draw_message(canvas, session.message, left, right, top, bottom)
+    return frame
+
+
+def _draw_map(session: Session, size: int) -> Frame:
+    trace = np.stack(session.attempt.observations[-RECENT:])[:, :2]
+    return render_state(session.layout, session.state, (size, size), trace)
+
+
+def _draw_camera(session: Session, size: int) -> Frame:
+    """What the camera sees, in the middle of the square."""
+    import pygame
+
+    picture = np.ascontiguousarray(session.env.render())
+    height, width, _ = picture.shape
+    surface = pygame.image.frombuffer(picture.data, (width, height), "RGB")
+    high = size * height // width
+    scaled = pygame.transform.smoothscale(surface, (size, high))
+    frame = np.full((size, size, 3), BACK, dtype=np.uint8)
+    top = (size - high) // 2
+    frame[top : top + high] = pygame.surfarray.array3d(scaled).swapaxes(0, 1)
     return frame
 
 
@@ -172,13 +191,15 @@ def _draw_score(canvas: pygame.Surface, session: Session, left: int, right: int,
     of = "" if session.episodes is None else f" of {session.episodes}"
     word = "Episode" if session.file is not None else "Round"
     top += 8 + draw_text(canvas, f"{word} {number}{of}", (left, top), 20, bold=True)
-    goals, reached = session.layout.num_goals, session.attempt.goals_reached[-1]
+    goals, reached = session.num_goals, session.attempt.goals_reached[-1]
     limit = f" of {session.max_steps}" if session.max_steps else ""
     rows = [("Goals", f"{reached} of {goals}", reached / goals, COLOURS["reached"])]
     if session.rival is not None:
         rival = session.rival
         rows[0] = ("You", f"{reached} of {goals} goals", reached / goals, TRACE)
         rows.append((rival.name, f"{rival.goals_reached} of {goals} goals", rival.goals_reached / goals, GHOST))
+    if session.is_3d:
+        rows.append(("Next", session.milestone, -1.0, DIM))
     rows.append(("Steps", f"{session.steps}{limit}", session.steps / (session.max_steps or np.inf), TRACE))
     if session.file is not None:
         total = session.kept / session.episodes if session.episodes else 0.0
@@ -206,20 +227,25 @@ def _draw_message(canvas: pygame.Surface, message: str, left: int, right: int, t
         draw_text(canvas, line, (left + 16, top + 10 + 21 * index), 15)
 
 
-def _draw_stick(canvas: pygame.Surface, reading: Reading, mapping: Mapping, left: int, right: int, bottom: int) -> int:
+def _draw_stick(
+    canvas: pygame.Surface, is_3d: bool, reading: Reading, mapping: Mapping, left: int, right: int, bottom: int
+) -> int:
     """Where the stick is, so that one sees at once whether a device works; returns where it begins."""
     import pygame
 
     radius = 30
     middle = (left + radius, bottom - radius - 14)
     pygame.draw.aacircle(canvas, RAISED, middle, radius)
-    x, y = (min(max(value, -1.0), 1.0) * (radius - 10) for value in reading.stick)
-    pygame.draw.aacircle(canvas, TRACE, (middle[0] + round(x), middle[1] + round(y)), 10)
+    for (x, y), colour in ((reading.camera, GHOST), (reading.stick, TRACE))[0 if is_3d else 1 :]:
+        x, y = (min(max(value, -1.0), 1.0) * (radius - 10) for value in (x, y))
+        pygame.draw.aacircle(canvas, colour, (middle[0] + round(x), middle[1] + round(y)), 10)
     beside = left + 2 * radius + 16
     draw_text(canvas, reading.device, (beside, middle[1] - 20), 15, width=right - beside)
     how = _movement(mapping) if reading.device == KEYBOARD else f"{mapping.x} and {mapping.y}"
     if (mapping.x, mapping.y) == ("leftx", "lefty") and reading.device != KEYBOARD:
-        how = "left stick moves"
+        how = "left stick moves, right stick turns" if is_3d else "left stick moves"
+    elif is_3d and reading.device == KEYBOARD:
+        how += f", {''.join(_key(mapping.keys[name][0]) for name in CAMERA if mapping.keys[name])} turn"
     draw_text(canvas, how, (beside, middle[1] + 3), 13, DIM, width=right - beside)
     return middle[1] - radius - 10
 

@@ -22,6 +22,7 @@ from pidm_nav.demos.demo_file import DemoFile
 from pidm_nav.demos.gamepad import DEFLECTED, Reading
 from pidm_nav.demos.mapping import Command
 from pidm_nav.env import NavEnv
+from pidm_nav.world3d.env import NavEnv3D
 
 if TYPE_CHECKING:
     from pidm_nav.demos.race import Rival
@@ -39,6 +40,7 @@ class Attempt:
     actions: list[NDArray[np.float32]] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     goals_reached: list[int] = field(default_factory=lambda: [0])
+    states: list[NDArray[np.float32]] = field(default_factory=list)  # where observations are pictures
     device: str = ""
 
     def episode(self, terminated: bool) -> Episode:
@@ -50,7 +52,10 @@ class Attempt:
             terminated=terminated,
             truncated=not terminated,
             seed=self.seed,
-            infos={"goals_reached": np.array(self.goals_reached, dtype=np.int16)},
+            infos={
+                "goals_reached": np.array(self.goals_reached, dtype=np.int16),
+                **({"states": np.stack(self.states)} if self.states else {}),
+            },
         )
 
 
@@ -89,8 +94,12 @@ class Session:
             raise ValueError(f"--seed is {seed}: it must be 0 or more")
         self.env, self.episodes, self.file, self.rival = env, episodes, file, rival
         self.only_success, self.countdown, self.fps = only_success, countdown, fps
-        assert isinstance(env.unwrapped, NavEnv)
-        self.layout = env.unwrapped.layout
+        nav = env.unwrapped
+        assert isinstance(nav, NavEnv | NavEnv3D)
+        self.layout = nav.layout
+        self.is_3d = isinstance(nav, NavEnv3D)
+        self.num_goals = nav.level.num_milestones if isinstance(nav, NavEnv3D) else nav.layout.num_goals
+        self.milestone = ""  # the name of the current one, in 3D
         self.max_steps = env.spec.max_episode_steps if env.spec is not None else None
         self.kept = 0
         self.message = ""
@@ -153,8 +162,9 @@ class Session:
     def _begin(self) -> None:
         """Make the next episode ready."""
         seed = next(self._seeds)
-        observation, _ = self.env.reset(seed=seed)
+        observation, info = self.env.reset(seed=seed)
         self.attempt = Attempt(seed, [observation])
+        self._note(info)
         if self.rival is not None:
             self.rival.reset(seed)
         self.phase = "ready"
@@ -163,7 +173,7 @@ class Session:
         self._countdown = round(self.countdown * self.fps)
 
     def _start(self, reading: Reading) -> None:
-        deflection = max(map(abs, reading.stick))
+        deflection = float(np.abs(self._action(reading)).max())
         self._let_go |= deflection < NEUTRAL
         self._countdown = max(self._countdown - 1, 0)
         if self.file is not None and not self.file.is_written():
@@ -173,22 +183,35 @@ class Session:
             self.attempt.device = reading.device
 
     def _step(self, reading: Reading) -> None:
-        action = np.clip(np.array(reading.stick, dtype=np.float32), -1.0, 1.0)
+        action = self._action(reading)
         observation, reward, terminated, truncated, info = self.env.step(action)
         attempt = self.attempt
         attempt.observations.append(observation)
         attempt.actions.append(action)
         attempt.rewards.append(float(reward))
         attempt.goals_reached.append(info["goals_reached"])
+        self._note(info)
         if self.rival is not None:
             self.rival.step()
         if terminated or truncated:
             self._end(terminated)
 
+    def _action(self, reading: Reading) -> NDArray[np.float32]:
+        """What the sticks stand for: the velocity, or in 3D forward, right, turn and look."""
+        (x, y), (turn, look) = reading.stick, reading.camera
+        action = (-y, x, turn, -look) if self.is_3d else (x, y)  # a stick's y points down
+        return np.clip(np.array(action, dtype=np.float32), -1.0, 1.0)
+
+    def _note(self, info: dict[str, Any]) -> None:
+        """Keep what only 3D environments tell."""
+        if self.is_3d:
+            self.attempt.states.append(info["state"])
+            self.milestone = info["milestone"]
+
     def _end(self, terminated: bool) -> None:
         episode = self.attempt.episode(terminated)
         kept = episode.success or not self.only_success
-        goals = f"{self.attempt.goals_reached[-1]} of {self.layout.num_goals} goals in {len(episode)} steps"
+        goals = f"{self.attempt.goals_reached[-1]} of {self.num_goals} goals in {len(episode)} steps"
         if kept:
             self.kept += 1
             self.message = f"Episode {self.kept} kept: {goals}"

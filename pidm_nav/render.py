@@ -191,6 +191,12 @@ def side_by_side(frames: Sequence[Frame], titles: Sequence[str] = ()) -> Frame:
     return whole
 
 
+def enlarge(frames: Frame, size: int) -> list[Frame]:
+    """(N, H, W, 3) small pictures as N larger ones, each pixel a square, about `size` wide."""
+    times = max(round(size / frames.shape[2]), 1)
+    return [frame.repeat(times, axis=0).repeat(times, axis=1) for frame in frames]
+
+
 def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, every: int = 1) -> Path:
     """Save frames as a GIF or an mp4, by the path's extension; an existing file is replaced at the very end.
 

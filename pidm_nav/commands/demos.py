@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,8 +14,10 @@ from rich.table import Table
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats import atomic_file, load_demos, save_demos, to_minari
 from pidm_nav.tasks import TASKS, get_task
+from pidm_nav.world3d.levels import get_level, is_3d
 
 if TYPE_CHECKING:
+    from pidm_nav.drawing import Frame
     from pidm_nav.evaluate import Policy
 
 Files = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE...")]
@@ -26,7 +29,7 @@ MOST_SHOWN = 20  # mismatches printed by `replay --check`
 def collect(
     task: str,
     out: Path,
-    expert: Literal["astar", "human-like"] = "astar",
+    expert: Literal["astar", "human-like", "scripted"] | None = None,
     episodes: int = 50,
     seed: int = 0,
     speed: float = 0.8,
@@ -35,14 +38,16 @@ def collect(
     noise_std: float = 0.2,
     layout: Path | None = None,
     room_size: tuple[int, int] = (800, 800),
+    obs_type: Literal["pixels", "state"] = "pixels",
+    image_size: int = 96,
     force: bool = False,
 ) -> None:
     """Let an expert make demonstrations.
 
     Args:
-        task: four-room, zigzag, maze or multiroom; or custom, with --layout.
+        task: four-room, zigzag, maze or multiroom; one of these with -3d, or tour-3d; or custom, with --layout.
         out: the .npz file to write.
-        expert: who makes them: the A* planner, or a script with a gamepad player's habits.
+        expert: who makes them: the A* planner, or a script with a gamepad player's habits; in 3D the scripted walker.
         episodes: how many.
         seed: of the first episode; episode i has seed + i.
         speed: stick deflection of the A* planner along each axis.
@@ -51,12 +56,22 @@ def collect(
         noise_std: standard deviation of the noise on actions.
         layout: a map of your own, for --task custom.
         room_size: width and height of its room in pixels.
+        obs_type: (3D) what is kept as observations; states are kept beside pictures in any case.
+        image_size: (3D) width of the pictures.
         force: replace an existing file.
     """
     from pidm_nav.demos.collect import collect as collect_demos
 
     _check_output(str(out), force)
     env_kwargs: dict[str, Any] = {"clip_noise": clip_noise, "noise_std": noise_std}
+    if is_3d(task):
+        if expert not in (None, "scripted"):
+            raise ValueError(f"--expert {expert} knows 2D tasks only: in 3D leave it out")
+        _collect_3d(task, out, episodes, seed, env_kwargs | {"obs_type": obs_type, "image_size": image_size})
+        return
+    expert = expert or "astar"
+    if expert == "scripted":
+        raise ValueError("--expert scripted knows 3D tasks only: choose astar or human-like")
     place: Any = task
     if layout is not None:
         from pidm_nav.layout import Layout
@@ -87,6 +102,17 @@ def collect(
             progress=lambda ended: progress.advance(bar, ended),
             **env_kwargs,
         )
+    save_demos(dataset, out)
+    info((str(out),))
+
+
+def _collect_3d(task: str, out: Path, episodes: int, seed: int, env_kwargs: dict[str, Any]) -> None:
+    from pidm_nav.world3d.rollout import collect3d
+
+    level = get_level(task)
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task(f"scripted walker in {level.name}", total=episodes)
+        dataset = collect3d(level, episodes, seed, progress=lambda ended: progress.advance(bar, ended), **env_kwargs)
     save_demos(dataset, out)
     info((str(out),))
 
@@ -170,18 +196,11 @@ def replay(
         raise ValueError(f"cannot draw to '{gif}': its name must end in .gif or .mp4")
     dataset = load_demos(file)
     if gif is not None:
-        from pidm_nav.demos.replay import demo_layout, demo_states
-        from pidm_nav.render import render_state, write_video
+        from pidm_nav.render import write_video
 
-        layout, states = demo_layout(dataset), demo_states(dataset, episode)
-        frames = [
-            render_state(layout, state, size, trace=states[: step + 1, :2])
-            for step, state in enumerate(
-                track(states, f"episode {episode}", console=Console(stderr=True), transient=True)
-            )
-        ]
-        write_video(frames, gif, fps)
-        _console().print(f"{len(states) - 1} steps of episode {episode} drawn to {gif}", highlight=False)
+        frames = _frames(dataset, episode, size)
+        write_video(track(frames, f"episode {episode}", console=Console(stderr=True), transient=True), gif, fps)
+        _console().print(f"{len(frames) - 1} steps of episode {episode} drawn to {gif}", highlight=False)
     if check:
         _print_check(dataset, file)
 
@@ -208,6 +227,19 @@ def plot(files: Files, out: Path = Path("traces.png"), episodes: int | None = No
     with atomic_file(out) as temporary:
         figure.savefig(temporary, dpi=200, format=out.suffix[1:].lower())
     _console().print(f"traces of {', '.join(labels)} drawn to {out}", highlight=False)
+
+
+def _frames(dataset: DemoDataset, episode: int, size: int) -> Sequence[Frame]:
+    """The pictures of an episode: drawn over its map, or those it holds."""
+    from pidm_nav.demos.replay import demo_layout, demo_states
+    from pidm_nav.render import enlarge, render_state
+
+    if dataset.episodes[0].observations.ndim == 4 and is_3d(dataset.task):
+        if not -len(dataset) <= episode < len(dataset):
+            raise ValueError(f"there is no episode {episode}: the file has {len(dataset)}, counted from 0")
+        return enlarge(dataset[episode].observations, size)
+    layout, states = demo_layout(dataset), demo_states(dataset, episode)
+    return [render_state(layout, state, size, trace=states[: step + 1, :2]) for step, state in enumerate(states)]
 
 
 def _print_check(dataset: DemoDataset, file: str) -> None:

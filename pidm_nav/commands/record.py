@@ -11,6 +11,9 @@ from rich.table import Table
 from pidm_nav.demos.dataset import Episode
 from pidm_nav.layout import Layout
 from pidm_nav.tasks import TASKS, get_task
+from pidm_nav.world3d.engine import TICS_PER_SECOND
+from pidm_nav.world3d.env import FRAME_SKIP
+from pidm_nav.world3d.levels import LEVELS, get_level, is_3d
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -35,7 +38,7 @@ def record(
     write_mapping: Path | None = None,
     only_success: bool = False,
     countdown: float = 0.0,
-    fps: float = 30.0,
+    fps: float | None = None,
     video: Path | None = None,
     seed: int = 0,
     noise_std: float = 0.2,
@@ -49,7 +52,7 @@ def record(
     """Record demonstrations with a gamepad or the keyboard; a file that exists is added to.
 
     Args:
-        task: four-room, zigzag, maze or multiroom; or custom, with --layout.
+        task: four-room, zigzag, maze or multiroom; one of these with -3d, or tour-3d; or custom, with --layout.
         episodes: how many to record now, besides those the file has.
         out: the .npz file; by default TASK-human.npz.
         device: keyboard, or a gamepad's number or part of its name; by default whichever is used.
@@ -58,7 +61,7 @@ def record(
         write_mapping: write the usual mapping to this file, to edit, and stop.
         only_success: keep only episodes that reach all goals.
         countdown: seconds after which each episode begins by itself; 0 waits for your first input.
-        fps: steps a second.
+        fps: steps a second; by default 30, and in 3D the game's own speed.
         video: also draw each episode: clip.mp4 (or .gif) gives clip-1.mp4, clip-2.mp4, ...
         seed: of the first episode's noise; the next ones count up, leaving out those the file has.
         noise_std: standard deviation of the noise on actions.
@@ -85,10 +88,14 @@ def record(
     if video is not None and video.suffix.lower() not in (".mp4", ".gif"):
         raise ValueError(f"cannot draw to '{video}': its name must end in .gif or .mp4")
     name, env_kwargs = _place(task, layout, room_size)
+    if is_3d(name) and (random_start or random_goals):
+        raise ValueError(f"{name} has one start and one order of milestones: leave --random-start and -goals out")
+    fps = _steps_per_second(name) if fps is None else fps
     env_kwargs |= {"clip_noise": clip_noise, "noise_std": noise_std}
     env_kwargs |= {"random_start": True} if random_start else {}
     env_kwargs |= {"random_goals": True} if random_goals else {}
-    file = DemoFile(out if out is not None else Path(f"{name}-human.npz"), name, env_kwargs)
+    stem = get_level(name).name if is_3d(name) else name
+    file = DemoFile(out if out is not None else Path(f"{stem}-human.npz"), name, env_kwargs)
     env = make_env(name, env_kwargs)
     session = Session(env, episodes, seed, file, only_success, countdown, fps)
     require_display()
@@ -96,6 +103,7 @@ def record(
     screen = Screen(_title(name), f"recording to {file.path.name}", size)
     pace = Pace(fps)
     run(session, inputs, screen, pace)
+    env.close()
     _report(file, session.kept, pace.report())
     if video is not None:
         _draw_videos(file, video, session.layout, fps)
@@ -108,7 +116,7 @@ def play(
     mapping: Path | None = None,
     rounds: int | None = None,
     countdown: float = 0.0,
-    fps: float = 30.0,
+    fps: float | None = None,
     seed: int = 0,
     noise_std: float = 0.2,
     clip_noise: bool = True,
@@ -119,13 +127,14 @@ def play(
     """Play a task yourself, or race an agent: same map, same noise, same number of steps a second.
 
     Args:
-        task: four-room, zigzag, maze or multiroom; or custom, with --layout; by default the agent's own.
+        task: four-room, zigzag, maze or multiroom; one of these with -3d, or tour-3d; or custom;
+            by default the agent's own.
         agent: a folder that train wrote, astar or human-like; you play alone without.
         device: keyboard, or a gamepad's number or part of its name; by default whichever is used.
         mapping: a JSON file that says what stick, buttons and keys mean.
         rounds: how many; by default until you quit.
         countdown: seconds after which each round begins by itself; 0 waits for your first input.
-        fps: steps a second.
+        fps: steps a second; by default 30, and in 3D the game's own speed.
         seed: of the first round's noise, for you and the agent; the next ones count up.
         noise_std: standard deviation of the noise on actions.
         clip_noise: clip noisy actions to [-1, 1].
@@ -144,6 +153,9 @@ def play(
         name, env_kwargs = _trained_place(trained)
     else:
         name, env_kwargs = _place(task, layout, room_size)
+    if is_3d(name) and agent is not None:
+        raise ValueError(f"nobody races in {name} yet: leave --agent out, or choose a 2D task")
+    fps = _steps_per_second(name) if fps is None else fps
     env_kwargs |= {"clip_noise": clip_noise, "noise_std": noise_std}
     env = make_env(name, env_kwargs)
     rival = None if agent is None else _rival(trained or agent, env, name, env_kwargs, seed)
@@ -154,6 +166,7 @@ def play(
     screen = Screen(_title(name), against, size)
     pace = Pace(fps)
     run(session, inputs, screen, pace)
+    env.close()
     console = _console()
     for number, result in enumerate(session.results, start=1):
         console.print(f"Round {number}: {result}")
@@ -168,13 +181,21 @@ def _place(task: str | None, layout: Path | None, room_size: tuple[int, int]) ->
         loaded = Layout.load(layout, room_size)
         return "custom", {"layout": loaded.text, "room_size": list(room_size)}
     if task is None:
-        raise ValueError(f"no task given: add --task with one of {', '.join(TASKS)}")
+        raise ValueError(f"no task given: add --task with one of {', '.join([*TASKS, *LEVELS])}")
     if task == "custom":
         raise ValueError("--task custom needs --layout: the file of your map")
+    if is_3d(task):
+        return get_level(task).env_id, {}
     return get_task(task).name, {}
 
 
+def _steps_per_second(name: str) -> float:
+    return TICS_PER_SECOND / FRAME_SKIP if is_3d(name) else 30.0
+
+
 def _title(name: str) -> str:
+    if is_3d(name):
+        return get_level(name).title
     return TASKS[name].title if name in TASKS else "Your map"
 
 
@@ -223,8 +244,11 @@ def _draw_videos(file: DemoFile, video: Path, layout: Layout, fps: float) -> Non
 
 
 def _draw_video(episode: Episode, path: Path, layout: Layout, fps: float) -> None:
-    from pidm_nav.render import render_state, write_video
+    from pidm_nav.render import enlarge, render_state, write_video
 
+    if episode.observations.ndim == 4:  # pictures already
+        write_video(enlarge(episode.observations, VIDEO_SIZE), path, fps)
+        return
     states = episode.observations
     frames = (
         render_state(layout, state, VIDEO_SIZE, trace=states[: step + 1, :2]) for step, state in enumerate(states)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ObsType = Literal["pixels", "state"]
 RenderMode = Literal["human", "rgb_array"]
 
+FRAME_SKIP = 3
+"""Tics a step, if not said otherwise."""
 THRUST = (28.0, 24.0, 5.0, 2.0)
 """What 1 stands for in a tic: forward and right in the engine's units of thrust, turn and look in degrees."""
 RELEASED = 0.1
@@ -100,7 +102,7 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         deadzone: float = 0.1,
         obs_type: ObsType = "pixels",
         image_size: int = 96,
-        frame_skip: int = 3,
+        frame_skip: int = FRAME_SKIP,
         latency_ms: tuple[float, float] = (0.0, 0.0),
         drop_frames: float = 0.0,
         realtime: bool = False,

@@ -150,6 +150,11 @@ def get_level(name: str | Level) -> Level:
     raise ValueError(f"no 3D level is called '{name}': choose one of {', '.join(LEVELS)}")
 
 
+def is_3d(name: str) -> bool:
+    """Whether it spells a 3D level, known or not: `tour-3d`, `Tour3D` or `PIDMNav3D-Tour-v0`."""
+    return "3d" in name.lower()
+
+
 ROOMS = (  # looks for the rooms of the 2D maps
     Zone("BRICK7", "FLOOR4_8", "CEIL3_5"),
     Zone("STONE2", "FLAT5_2", "CEIL3_3"),

@@ -1,0 +1,107 @@
+"""Recording in the 3D world with a real (virtual) gamepad and with keys."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pygame
+import pytest
+from virtual_gamepad import VirtualGamepad
+
+from pidm_nav.cli import main
+from pidm_nav.demos.demo_file import DemoFile
+from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.gamepad import Inputs, Reading
+from pidm_nav.demos.mapping import Mapping, read_mapping, write_mapping
+from pidm_nav.demos.recorder import Pace, run
+from pidm_nav.demos.recorder_screen import PANEL, Screen, draw_session
+from pidm_nav.demos.session import Session
+
+pytest.importorskip("vizdoom", reason="the extra 3d is not installed")
+
+TOUR = "PIDMNav3D-Tour-v0"
+
+
+def _new_session(path: Path, steps: int) -> Session:
+    env = gym.make(TOUR, max_episode_steps=steps, render_mode="rgb_array", image_size=32, disable_env_checker=True)
+    return Session(env, 1, 0, DemoFile(path, TOUR, {"image_size": 32}))
+
+
+def _key(name: str, down: bool) -> pygame.event.Event:
+    return pygame.event.Event(pygame.KEYDOWN if down else pygame.KEYUP, key=pygame.key.key_code(name))
+
+
+def test_the_right_stick_turns_the_camera_and_the_left_one_moves(tmp_path: Path) -> None:
+    pygame.display.init()
+    pad = VirtualGamepad()
+    session = _new_session(tmp_path / "tour.npz", steps=20)
+    hand = {0: 0.25, 1: -0.5, 2: 0.75, 3: -1.0}  # right, up; right, up
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        """Leaves the sticks alone, then holds them, and ends the session when all is recorded."""
+        nonlocal now
+        now += max(seconds, 0.01)
+        if session.phase == "complete":
+            pad.button(3, True)
+        elif now > 0.5:
+            for axis, value in hand.items():
+                pad.axis(axis, value)
+
+    run(session, Inputs(Mapping()), Screen("Tour", "test", 480), Pace(35 / 3, lambda: now, sleep))
+    session.env.close()
+    pad.unplug()
+    (episode,) = load_demos(tmp_path / "tour.npz")
+    assert episode.observations.shape == (21, 24, 32, 3)
+    np.testing.assert_allclose(episode.actions, np.tile([0.5, 0.25, 0.75, 1.0], (20, 1)), atol=0.01)
+    assert episode.infos["states"].shape == (21, 17) and episode.infos["goals_reached"][-1] == 1  # turned round
+
+
+def test_keys_turn_the_camera() -> None:
+    pygame.display.init()
+    inputs = Inputs(Mapping(), "keyboard")
+    events = [_key("w", True), _key("l", True), _key("i", True)]
+    for _ in range(5):
+        reading = inputs.read(events, 0.1)
+        events = []
+    assert reading.stick == (0.0, -1.0)
+    np.testing.assert_allclose(reading.camera, (0.5**0.5, -(0.5**0.5)))
+    for _ in range(5):
+        reading = inputs.read([_key(name, False) for name in "wli"], 0.1)
+    assert reading.stick == reading.camera == (0.0, 0.0)
+
+
+def test_the_right_stick_alone_begins_an_episode_here(tmp_path: Path) -> None:
+    session = _new_session(tmp_path / "tour.npz", steps=5)
+    session.tick(Reading())
+    assert session.phase == "ready"
+    session.tick(Reading(camera=(1.0, 0.0)))
+    assert session.phase == "running" and session.attempt.actions[0].tolist() == [0.0, 0.0, 1.0, 0.0]
+    frame = draw_session(session, Reading(), Mapping(), "Tour", "test", 480)
+    assert frame.shape == (480, 480 + PANEL, 3) and frame[:, :480].std() > 20
+    session.env.close()
+
+
+def test_a_mapping_can_give_the_camera_other_axes(tmp_path: Path) -> None:
+    path = tmp_path / "mapping.json"
+    write_mapping(path)
+    assert read_mapping(path) == Mapping()
+    path.write_text('{"stick": {"turn": 4, "invert_look": true}, "keys": {"turn_left": "q"}}')
+    mapping = read_mapping(path)
+    assert (mapping.turn, mapping.look, mapping.invert_look) == (4, "righty", True)
+    assert mapping.keys["turn_left"] == ("q",)
+
+
+def test_the_command_collects_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    env_id = "PIDMNav3D-Zigzag-v0"
+    monkeypatch.setattr(gym.spec(env_id), "max_episode_steps", 12)  # its own step limit would take long here
+    out = tmp_path / "zigzag.npz"
+    main(["collect", "--task", "zigzag-3d", "--episodes", "2", "--image-size", "32", "--out", str(out)])
+    data = load_demos(out)
+    assert (len(data), data.task) == (2, env_id) and data[0].observations.shape == (13, 24, 32, 3)
+    main(["demos", "replay", str(out), "--gif", str(tmp_path / "z.gif"), "--size", "64"])
+    assert (tmp_path / "z.gif").stat().st_size > 1000
+    with pytest.raises(SystemExit):
+        main(["collect", "--task", "zigzag-3d", "--expert", "astar", "--out", str(tmp_path / "no.npz")])
+    assert "knows 2D tasks only" in capsys.readouterr().err
