@@ -98,7 +98,7 @@ class Session:
         assert isinstance(nav, NavEnv | NavEnv3D)
         self.layout = nav.layout
         self.is_3d = isinstance(nav, NavEnv3D)
-        self.num_goals = nav.level.num_milestones if isinstance(nav, NavEnv3D) else nav.layout.num_goals
+        self.num_goals = nav.level.num_goals if isinstance(nav, NavEnv3D) else nav.layout.num_goals
         self.milestone = ""  # the name of the current one, in 3D
         self.max_steps = env.spec.max_episode_steps if env.spec is not None else None
         self.kept = 0

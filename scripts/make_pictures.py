@@ -7,6 +7,7 @@ docs/images/
   bc-and-pidm.gif, curve.png, traces-maze.png    of `pidm-nav quickstart`
   four-room.png, ...                  a picture for each task
   traces.png                          the demonstrations that come with the package
+  tour-3d.png, four-room-3d.png       the 3D world, some way into an episode
   recorder.png                        what `pidm-nav record` shows
 """
 
@@ -31,8 +32,10 @@ from pidm_nav.demos.mapping import Mapping
 from pidm_nav.demos.recorder_screen import draw_session
 from pidm_nav.demos.session import Session
 from pidm_nav.demos.traces import plot_traces
+from pidm_nav.drawing import Frame
 from pidm_nav.render import render_state
 from pidm_nav.tasks import TASKS
+from pidm_nav.world3d.rollout import roll_out3d
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TASK_SIZE = 400  # px; shown at half of it, so that it is sharp on fine screens
@@ -59,6 +62,21 @@ def draw_tasks(images: Path) -> None:
         state, _ = env.reset(seed=0)
         imageio.imwrite(images / f"{task.name}.png", render_state(task.layout, state, TASK_SIZE))
         env.close()
+
+
+def draw_levels(images: Path) -> None:
+    """Two of the 3D levels, as the scripted walker sees them after so many steps."""
+    for name, steps in (("tour-3d", 135), ("four-room-3d", 100)):
+        frames: list[Frame] = []
+        roll_out3d(
+            None,
+            name,
+            max_steps=steps,
+            keep_observations=False,
+            watch=lambda env, frames=frames: frames.append(env.render()),
+            render_mode="rgb_array",
+        )
+        imageio.imwrite(images / f"{name}.png", frames[-1])
 
 
 def draw_traces(images: Path) -> None:
@@ -101,6 +119,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     draw_tasks(options.out)
+    draw_levels(options.out)
     draw_traces(options.out)
     draw_recorder(options.out)
     with tempfile.TemporaryDirectory() as temporary:

@@ -18,7 +18,7 @@ def test_the_walker_passes_every_milestone(name: str) -> None:
     (episode,) = roll_out3d(None, name, obs_type="state")
     level = get_level(name)
     assert episode.success and len(episode) < 0.8 * level.max_steps
-    assert episode.rewards.sum() == level.num_milestones
+    assert episode.rewards.sum() == level.num_goals
     np.testing.assert_array_equal(np.diff(episode.infos["goals_reached"]), episode.rewards)
     assert (np.abs(episode.actions).max(axis=0) > 0.1).all() or name != "tour-3d"  # the tour needs all four axes
 

@@ -38,7 +38,7 @@ def _blocks(text: str, kind: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("name", TASKS)
 def test_the_rooms_have_the_goals_of_the_2d_task_in_its_order(name: str) -> None:
     level, layout = get_level(f"{name}-3d"), TASKS[name].layout
-    assert level.num_milestones == len(level.milestones) == layout.num_goals
+    assert level.num_goals == len(level.milestones) == layout.num_goals
     for milestone, goal in zip(level.milestones, layout.goals, strict=True):
         assert milestone.kind == "reach"
         np.testing.assert_allclose(level.to_layout(*milestone.place), goal)
@@ -47,7 +47,7 @@ def test_the_rooms_have_the_goals_of_the_2d_task_in_its_order(name: str) -> None
 
 def test_the_tour_asks_for_eleven_things() -> None:
     milestones = get_level("tour-3d").milestones
-    assert len(milestones) == LEVELS["tour-3d"].num_milestones == 11
+    assert len(milestones) == LEVELS["tour-3d"].num_goals == 11
     assert milestones[0].name == "turn round"
     assert [milestone.kind for milestone in milestones if milestone.kind != "reach"] == [
         "turn",
@@ -85,14 +85,14 @@ def test_the_wad_says_what_the_level_says(level: Level) -> None:
     text = lumps["TEXTMAP"]
     lines, sides, points = _blocks(text, "linedef"), _blocks(text, "sidedef"), _blocks(text, "vertex")
     assert len(_blocks(text, "sector")) == len(level.zones)
-    assert len(_blocks(text, "thing")) == 1 + level.num_milestones
+    assert len(_blocks(text, "thing")) == 1 + level.num_goals
     used = set()
     for line in lines:
         assert line["v1"] != line["v2"] and {int(line["v1"]), int(line["v2"])} <= set(range(len(points)))
         used |= {int(line[key]) for key in ("sidefront", "sideback") if key in line}
         assert ("sideback" in line) == ("twosided" in line) == ("blocking" not in line)
     assert used == set(range(len(sides)))
-    assert lumps["DECORATE"].count("ACTOR") == 1 + level.num_milestones
+    assert lumps["DECORATE"].count("ACTOR") == 1 + level.num_goals
 
 
 @pytest.mark.parametrize("level", ALL, ids=lambda level: level.name)

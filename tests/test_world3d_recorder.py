@@ -1,5 +1,6 @@
 """Recording in the 3D world with a real (virtual) gamepad and with keys."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from virtual_gamepad import VirtualGamepad
 
 from pidm_nav.cli import main
 from pidm_nav.demos.demo_file import DemoFile
-from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.formats import load_demos, save_demos
 from pidm_nav.demos.gamepad import Inputs, Reading
 from pidm_nav.demos.mapping import Mapping, read_mapping, write_mapping
 from pidm_nav.demos.recorder import Pace, run
@@ -101,6 +102,13 @@ def test_the_command_collects_and_draws(tmp_path: Path, monkeypatch: pytest.Monk
     data = load_demos(out)
     assert (len(data), data.task) == (2, env_id) and data[0].observations.shape == (13, 24, 32, 3)
     main(["demos", "replay", str(out), "--gif", str(tmp_path / "z.gif"), "--size", "64"])
+    main(["demos", "replay", str(out), "--check"])
+    assert "2 episodes simulated again" in capsys.readouterr().out
+    changed = [dataclasses.replace(data[0], actions=-data[0].actions), data[1]]
+    save_demos(dataclasses.replace(data, episodes=tuple(changed)), tmp_path / "changed.npz")
+    with pytest.raises(SystemExit):
+        main(["demos", "replay", str(tmp_path / "changed.npz"), "--check"])
+    assert "1 of 2 episodes" in capsys.readouterr().err
     assert (tmp_path / "z.gif").stat().st_size > 1000
     with pytest.raises(SystemExit):
         main(["collect", "--task", "zigzag-3d", "--expert", "astar", "--out", str(tmp_path / "no.npz")])

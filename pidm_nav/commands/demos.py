@@ -133,7 +133,7 @@ def info(files: Files) -> None:
     for file in files:
         dataset = load_demos(file)
         row = dataset.summary()
-        task = TASKS.get(dataset.task)
+        task = get_level(dataset.task) if is_3d(dataset.task) else TASKS.get(dataset.task)
         table.add_row(
             _label(file),
             str(dataset.source.get("made_by", "unknown")),

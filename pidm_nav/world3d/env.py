@@ -269,7 +269,7 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         if self.obs_type == "pixels":
             return spaces.Box(0, 255, (self.image_size * SCREEN[0] // SCREEN[1], self.image_size, 3), np.uint8)
         width, height = self.level.layout.room_size
-        flags = np.zeros(self.level.num_milestones)
+        flags = np.zeros(self.level.num_goals)
         low = np.array([0, 0, 0, -1, -1, -90, *flags], np.float32)
         high = np.array([UNITS * width, UNITS * height, HIGHEST, 1, 1, 90, *(flags + 1)], np.float32)
         return spaces.Box(low, high, dtype=np.float32)

@@ -118,7 +118,7 @@ class Expert3D:
     ) -> tuple[NDArray[np.float32], list[tuple[int, _Walker]]]:
         """The action (4,) for a state vector (D,), or (N, 4) for (N, D), and the memory to hand in next time."""
         rows = np.atleast_2d(np.asarray(observation, dtype=np.float64))
-        expected = POSE + self.level.num_milestones
+        expected = POSE + self.level.num_goals
         if rows.shape[1:] != (expected,):
             raise ValueError(
                 f"observations of shape {np.shape(observation)} are no states of {self.level.name}, which have "
@@ -144,7 +144,7 @@ class Expert3D:
         return episode + 1, _Walker(self.habits, np.random.default_rng((self.seed, row, episode)))
 
     def _act(self, row: FloatArray, walker: _Walker) -> FloatArray:
-        number = min(int(row[POSE:].sum()), self.level.num_milestones - 1)
+        number = min(int(row[POSE:].sum()), self.level.num_goals - 1)
         if number != walker.number:
             walker.choose(number)
         walker.hesitate()

@@ -66,7 +66,7 @@ class Level:
     title: str
     env_id: str
     max_steps: int
-    num_milestones: int
+    num_goals: int
 
     @cached_property
     def layout(self) -> Layout:
