@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -248,7 +249,9 @@ def test_the_step_limit_truncates() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
 class TestProcesses:
-    def test_close_leaves_no_process_behind(self) -> None:
+    def test_close_leaves_no_process_and_no_file_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         env = NavEnv3D("zigzag-3d")
         assert not _engines(os.getpid())  # an environment that has not begun has no engine
         for _ in range(2):
@@ -256,6 +259,7 @@ class TestProcesses:
             assert len(_engines(os.getpid())) == 1
             env.close()
             assert not _engines(os.getpid())
+            assert not list(tmp_path.iterdir())
         env.close()
 
     def test_several_at_once(self) -> None:

@@ -30,7 +30,8 @@ PATIENCE = 400
 
 # Linux alone can tie a process to the life of another: without, killing Python would leave the engine waiting forever.
 LAUNCHER = """#!/bin/sh
-echo $$ > "{folder}/pid"
+cd "{folder}"  # where it makes a folder of its own
+echo $$ > pid
 exec "{python}" -I -S -c '
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

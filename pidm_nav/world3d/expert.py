@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.routes import TASTES, routes_for
+from pidm_nav.world3d.env import FRAME_SKIP, POSE, THRUST
 from pidm_nav.world3d.levels import LOOKING_UP, NEAR, Level, Milestone, get_level
 
 FloatArray = NDArray[np.float64]
 
-POSE = 6  # numbers of a state before the milestones' flags
 SLIDE = 100.0
 """Units that the walker slides on from full speed."""
-TURN, LOOK = 15.0, 6.0
-"""Degrees a step at full deflection, at three tics a step."""
+TURN, LOOK = (FRAME_SKIP * each for each in THRUST[2:])
+"""Degrees a step at full deflection."""
 
 
 @dataclass(frozen=True)
