@@ -1,6 +1,7 @@
 """The 3D environment, in the real engine."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -274,21 +275,26 @@ class TestProcesses:
         envs.close()
         assert not _engines(os.getpid())
 
-    def test_a_killed_process_takes_its_engine_along(self) -> None:
+    def test_a_killed_process_takes_its_engine_along(self, tmp_path: Path) -> None:
         program = (
             "import sys, time\nfrom pidm_nav.world3d.env import NavEnv3D\n"
             "env = NavEnv3D('zigzag-3d'); env.reset(seed=0); print('running', flush=True); sys.stdin.read()"
         )
         command = [sys.executable, "-c", program]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        ) as process:
             assert process.stdout is not None and process.stdout.readline().strip() == "running"
             (engine,) = _engines(process.pid)
+            words = Path(f"/proc/{engine}/cmdline").read_text().split("\0")
+            name = words[words.index("+viz_instance_id") + 1]
             descriptor = os.pidfd_open(engine)
             process.send_signal(signal.SIGKILL)
             process.wait()
             # A process's descriptor becomes readable when it has ended.
-            import select
-
             ended, _, _ = select.select([descriptor], [], [], 30)
             os.close(descriptor)
+            for left in Path("/dev/shm").glob(f"ViZDoom*{name}"):  # a killed process cannot clean up
+                left.unlink()
             assert ended
