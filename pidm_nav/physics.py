@@ -126,9 +126,7 @@ class Physics:
         push_x, push_y, _ = tables
         return new_x - math.sign(new_x - x) * push_x[index], new_y - math.sign(new_y - y) * push_y[index]
 
-    def _push_out(
-        self, x: float, y: float, new_x: float, new_y: float, tries: int = MAX_PUSHES
-    ) -> tuple[float, float]:
+    def _push_out(self, x: float, y: float, new_x: float, new_y: float, tries: int = MAX_PUSHES) -> tuple[float, float]:
         """Push one agent until it is free; where it never gets free, it stays at (x, y)."""
         tables = self._byte_tables
         solid = tables[2]
@@ -164,7 +162,8 @@ class Physics:
             index = self._index(_Arrays, *moved)
             still = np.flatnonzero(solid.take(index))
             hit, index = hit[still], index[still]
-        for agent, *places in zip(hit.tolist(), *(a[hit].tolist() for a in (x, y, new_x, new_y)), strict=True):
+        for agent in hit.tolist():
+            places = x.item(agent), y.item(agent), new_x.item(agent), new_y.item(agent)
             new_x[agent], new_y[agent] = self._push_out(*places, tries)
         return new_x, new_y
 

@@ -281,7 +281,8 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         if np.isnan(given.max()):
             row = int(np.flatnonzero(np.isnan(given).any(axis=1))[0])
             raise ValueError(f"the action of row {row} is {given[row].tolist()}: NaN is not a velocity")
-        return np.clip(given, -1.0, 1.0).T.astype(np.float64, order="C")
+        columns: NDArray[np.float64] = np.clip(given, -1.0, 1.0).T.astype(np.float64, order="C")
+        return columns
 
     def _read_mask(self, mask: Any) -> BoolArray:
         array = np.asarray(mask)
