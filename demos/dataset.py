@@ -191,6 +191,8 @@ class DemoDataset:
     @property
     def goal_flags(self) -> tuple[int, ...]:
         """Where an observation holds the goals' reached flags; empty when it shows none."""
+        if self.episodes[0].observations.ndim != 2:  # pictures
+            return ()
         if self.task in TASKS and self.observation_dim >= TASKS[self.task].state_dim:
             return tuple(range(4, TASKS[self.task].state_dim, 3))
         if self.task == "custom" and all(has_goal_flags(episode.observations) for episode in self.episodes):

@@ -230,6 +230,7 @@ def test_other_observations_of_our_tasks_are_taken(task):
     assert nav(task, random_goals=True).goal_flags
     blind = nav(task, observe_goals=False)
     assert blind.observation_dim == 2 and blind.goal_flags == ()
+    assert nav(task, obs_type="pixels", image_size=64).goal_flags == ()
     with pytest.raises(ValueError, match="observations of 2 numbers"):
         DemoDataset(task, blind.episodes)
     mixed = DemoDataset.concatenate([nav(task), nav(task, random_goals=True)])
