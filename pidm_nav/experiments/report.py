@@ -192,14 +192,12 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
     printed = paper.TABLES.get((paper_side(agent), paper_side(baseline)))
     value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
-        who, other = (
-            f"{agent_title(agent[0])} than {agent_title(baseline[0])}",
-            f"{demos_title(agent[1])} demonstrations",
-        )
+        who = f"demonstrations for {agent_title(baseline[0])} as for {agent_title(agent[0])}"
+        other = f"{demos_title(agent[1])} demonstrations"
     else:
-        who = f"{demos_title(agent[1])} than {demos_title(baseline[1])}"
-        other = f"{agent_title(agent[0])}"
-    text = f"fewer demonstrations for {who} to reach 90% ({other})"
+        who = f"{demos_title(baseline[1])} as {demos_title(agent[1])} demonstrations"
+        other = agent_title(agent[0])
+    text = f"as many {who} to reach 90% ({other})"
     return Headline(value, text, f"paper: {printed.average[HEADLINE]:.3g}×" if printed else "not in the paper")
 
 
