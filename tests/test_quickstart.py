@@ -186,7 +186,7 @@ def test_both_agents_learn_from_the_same_demonstrations_in_the_same_way(tmp_path
     for bc, pidm in zip(jobs[::2], jobs[1::2], strict=True):
         assert (bc.cell.agent, pidm.cell.agent) == ("bc", "pidm")
         assert [episode.seed for episode in bc.dataset] == [episode.seed for episode in pidm.dataset]
-        assert bc.config == pidm.config
+        assert replace(bc.config, learning_rate=pidm.config.learning_rate) == pidm.config  # each its own rate
     drawn = {
         tuple(episode.seed for episode in job.dataset) for job in jobs if (job.kind, job.cell.demos) == ("astar", 2)
     }
