@@ -61,10 +61,7 @@ class Physics:
     """The dynamics in one layout. Positions are float64 pixels; noise is drawn by the caller and handed in."""
 
     def __init__(self, layout: Layout, noise_std: float = 0.2, clip_noise: bool = True, deadzone: float = 0.1) -> None:
-        if not (np.isfinite(noise_std) and noise_std >= 0):
-            raise ValueError(f"noise_std is {noise_std}: it must be 0 or a positive number")
-        if not 0 <= deadzone < 1:
-            raise ValueError(f"deadzone is {deadzone}: it must be at least 0 and below 1")
+        check_disturbance(noise_std, deadzone)
         self.layout = layout
         self.noise_std = float(noise_std)
         self.clip_noise = bool(clip_noise)
@@ -166,6 +163,14 @@ class Physics:
             places = x.item(agent), y.item(agent), new_x.item(agent), new_y.item(agent)
             new_x[agent], new_y[agent] = self._push_out(*places, tries)
         return new_x, new_y
+
+
+def check_disturbance(noise_std: float, deadzone: float) -> None:
+    """Refuse a noise or a dead zone that no action can have, in 2D and in 3D."""
+    if not (np.isfinite(noise_std) and noise_std >= 0):
+        raise ValueError(f"noise_std is {noise_std}: it must be 0 or a positive number")
+    if not 0 <= deadzone < 1:
+        raise ValueError(f"deadzone is {deadzone}: it must be at least 0 and below 1")
 
 
 def _push_tables(layout: Layout, pad: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pidm_nav.layout import Layout
+from pidm_nav.physics import check_disturbance
 from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose, import_vizdoom
 from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH, UNITS, Milestone, get_level
 
@@ -311,10 +312,7 @@ def _check(
     """Refuse arguments that make no environment."""
     if render_mode is not None and render_mode not in get_args(RenderMode):
         raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
-    if not (np.isfinite(noise_std) and noise_std >= 0):
-        raise ValueError(f"noise_std is {noise_std}: it must be 0 or a positive number")
-    if not 0 <= deadzone < 1:
-        raise ValueError(f"deadzone is {deadzone}: it must be at least 0 and below 1")
+    check_disturbance(noise_std, deadzone)
     if obs_type not in get_args(ObsType):
         raise ValueError(f"obs_type is {obs_type!r}: choose 'pixels' or 'state'")
     if not (isinstance(image_size, int) and 16 <= image_size <= SCREEN[1]):
