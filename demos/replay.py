@@ -90,17 +90,17 @@ def _check_3d(dataset: DemoDataset) -> Check:
     """Step every episode of a 3D task again from its seed; the first difference of each."""
     if any(episode.seed is None for episode in dataset) or dataset.env_kwargs.get("realtime"):
         raise ValueError("3D episodes without a seed or in real time cannot be stepped again")
-    env = gym.make(dataset.task, disable_env_checker=True, max_episode_steps=-1, **dataset.env_kwargs)
     mismatches = []
-    for index, episode in enumerate(dataset):
-        observation, _ = env.reset(seed=episode.seed)
-        same = [np.array_equal(observation, episode.observations[0])]
-        for action, expected, paid in zip(episode.actions, episode.observations[1:], episode.rewards, strict=True):
-            observation, reward, *_ = env.step(action)
-            same.append(np.array_equal(observation, expected) and reward == paid)
-        if not all(same):
-            mismatches.append(Mismatch(index, same.index(False), f"seed {episode.seed} leads to something else"))
-    env.close()
+    # an environment is its own context manager: the engine ends with it, also where a step is refused
+    with gym.make(dataset.task, disable_env_checker=True, max_episode_steps=-1, **dataset.env_kwargs) as env:
+        for index, episode in enumerate(dataset):
+            observation, _ = env.reset(seed=episode.seed)
+            same = [np.array_equal(observation, episode.observations[0])]
+            for action, expected, paid in zip(episode.actions, episode.observations[1:], episode.rewards, strict=True):
+                observation, reward, *_ = env.step(action)
+                same.append(np.array_equal(observation, expected) and reward == paid)
+            if not all(same):
+                mismatches.append(Mismatch(index, same.index(False), f"seed {episode.seed} leads to something else"))
     return Check(len(dataset), 0, tuple(mismatches))
 
 
