@@ -75,6 +75,17 @@ def test_leaving_early_ends_the_workers() -> None:
         os.kill(process, 0)
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_stop_right_after_handing_out_jobs_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engines, "wait", stop)
+    for _ in range(10):  # the jobs may or may not have reached the workers
+        with pytest.raises(KeyboardInterrupt):
+            list(run_local(lambda number: {}, [1, 2], workers=2))
+
+
 def test_missing_ray_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_spec(name: str, *rest: Any) -> None:
         return None

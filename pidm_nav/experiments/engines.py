@@ -6,10 +6,12 @@ end. A job whose worker process dies is tried again; one that raises is not, as 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +75,17 @@ def run_local(
                 yield job, outcome
     finally:
         if executor is not None:
+            if running:
+                _see_handed_over(executor)
             executor.shutdown(wait=True, kill_workers=bool(running))
+
+
+def _see_handed_over(executor: Any) -> None:
+    """Wait until all that was submitted has been given to the processes: loky's kill trips over what has not."""
+    with contextlib.suppress(BrokenProcessPool):
+        last = executor.submit(int)
+        while not (last.running() or last.done()):
+            time.sleep(0.001)
 
 
 def _begin_worker(parent: int) -> None:
