@@ -26,6 +26,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+MIN_SIDE = 16  # pixels of the smallest frame
 CHUNK = 256  # frames encoded at once where no gradient is needed
 KINDS = ("cnn", "random", "agent:FOLDER", "vit:NAME")
 
@@ -51,8 +52,10 @@ class ConvEncoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], output_size: int = 128) -> None:
         super().__init__()
         height, width, channels = shape
-        if min(height, width) < 16:
-            raise ValueError(f"frames of {width} x {height} pixels are too small for the CNN: it needs 16 x 16")
+        if min(height, width) < MIN_SIDE:
+            raise ValueError(
+                f"frames of {width} x {height} pixels are too small for the CNN: it needs {MIN_SIDE} x {MIN_SIDE}"
+            )
         self.layers = nn.Sequential(
             nn.Conv2d(channels, 32, 4, 4),
             nn.ReLU(),
@@ -247,6 +250,18 @@ def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
             f"the agent in {folder} has no CNN for frames of shape {tuple(encoder.center.shape)} with vectors of "
             f"{encoder.output_size} numbers: give one that was trained on such frames"
         ) from error
+
+
+def shifted(frames: Tensor, reach: int, seed: int) -> Tensor:
+    """Frames (N, H, W, C), all moved by the same few pixels, up to `reach` each way; their edges are repeated.
+
+    What a frame shows of the next few steps is how it moves against them, so frames of one batch move together.
+    """
+    for axis, by in zip((1, 2), np.random.default_rng(seed).integers(-reach, reach + 1, size=2).tolist(), strict=True):
+        inside = frames.narrow(axis, max(by, 0), frames.shape[axis] - abs(by))
+        edge = frames.narrow(axis, -1 if by > 0 else 0, 1).repeat_interleave(abs(by), axis)
+        frames = torch.cat([inside, edge] if by > 0 else [edge, inside], axis)
+    return frames
 
 
 @torch.no_grad()

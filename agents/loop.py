@@ -33,7 +33,7 @@ def optimise(
     on_checkpoint: Callable[[int, NavPolicy], None] | None,
 ) -> None:
     """Gradient steps from the first, or from where a killed training was, to the last."""
-    samples = make_samples(policy, datasets, config.window)
+    samples = make_samples(policy, datasets, config.window, config.shift)
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     optimizer = _adam(parameters, config.learning_rate)
     average = [parameter.detach().clone() for parameter in parameters] if config.average else []

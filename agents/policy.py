@@ -14,7 +14,16 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.encoders import ConvEncoder, Frozen, encode, is_image, load_cnn, make_frame_encoder, output_size
+from pidm_nav.agents.encoders import (
+    ConvEncoder,
+    Frozen,
+    encode,
+    is_image,
+    load_cnn,
+    make_frame_encoder,
+    output_size,
+    shifted,
+)
 from pidm_nav.agents.history import EMBEDDED, Recall, check_history, stack_history
 from pidm_nav.agents.networks import Encoder, Scale
 
@@ -174,7 +183,10 @@ class NavPolicy(nn.Module, ABC):
         return torch.from_numpy(np.concatenate(observations)).to(self.device)
 
     def gather(self, samples: Samples, rows: Tensor) -> Tensor:
-        """(B, D) scaled states of these rows; a frame that stands in several is encoded once."""
+        """(B, D) scaled states of these rows; a frame that stands in several is encoded once.
+
+        In training frames are shifted as the rows say, so that a training that was stopped goes on with the same.
+        """
         if samples.history is None:
             return samples.states[rows]
         parts = samples.history[rows]  # (B, K)
@@ -182,7 +194,10 @@ class NavPolicy(nn.Module, ABC):
             return samples.states[parts].flatten(1)
         assert self.vision is not None
         distinct, where = torch.unique(parts, return_inverse=True)
-        vectors: Tensor = self.vision(samples.states[distinct])
+        frames = samples.states[distinct]
+        if self.training and samples.shift:
+            frames = shifted(frames, samples.shift, seed=int(rows.sum()))
+        vectors: Tensor = self.vision(frames)
         return vectors[where].flatten(1)
 
     def batches(self, samples: Samples, size: int) -> Iterator[Tensor]:

@@ -37,6 +37,7 @@ class Samples:
     last: Tensor  # (N,) int64
     rows: Tensor  # (M,) int64: the rows with an action
     window: int = 1  # consecutive actions that PIDM draws together
+    shift: int = 0  # pixels by which frames are moved in training
     futures: Tensor | None = None  # (N, D) scaled, where they do not come from the data
     history: Tensor | None = None  # (N, K) int64: rows of the frames that make up a row's state
 
@@ -45,7 +46,7 @@ class Samples:
         return torch.minimum(rows + horizon, self.last[rows])
 
 
-def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], window: int = 1) -> Samples:
+def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], window: int = 1, shift: int = 0) -> Samples:
     """The training tensors of an agent, whose scales must have been fitted."""
     episodes = [episode for dataset in datasets for episode in dataset]
     lengths = np.array([len(episode) for episode in episodes])
@@ -69,6 +70,7 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], window: int 
         last=agent.tensor(last),
         rows=agent.tensor(np.flatnonzero(has_action)),
         window=window,
+        shift=shift,
         futures=agent.predicted_futures(datasets),
         history=None if agent.vision is None else agent.tensor(history_rows(lengths + 1, agent.config.history)),
     )

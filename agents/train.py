@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from pidm_nav.agents.encoders import MIN_SIDE
 from pidm_nav.agents.loop import optimise, torch_threads
 from pidm_nav.agents.policy import AgentConfig, NavPolicy
 from pidm_nav.agents.resume import STATE_FILE
@@ -35,6 +36,7 @@ class TrainConfig:
     exact_statistics: bool = True  # batch norm's statistics over the training data, not a running average
     scale_observations: bool = True  # off feeds raw pixels to the networks, as the paper's recipe does
     window: int = 2  # PIDM with k=1 draws runs of this many actions: a state is encoded once for two uses
+    shift: int = 0  # pixels by which the frames of a batch are moved, where an encoder is trained on them
     seed: int = 0  # of weights and batches
     checkpoints: tuple[int, ...] = ()  # steps after which to keep a copy of the agent, besides the last
     threads: int = 1  # torch's, while training; equal results for equal seeds need 1
@@ -45,6 +47,8 @@ class TrainConfig:
         for name in ("steps", "batch_size", "window", "threads", "log_every", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if not 0 <= self.shift < MIN_SIDE:
+            raise ValueError(f"shift is {self.shift}: frames can be moved by 0 to {MIN_SIDE - 1} pixels")
         if self.loss not in ("l1", "mse"):
             raise ValueError(f"loss '{self.loss}' is not known: choose l1 or mse")
         if not 0 < self.learning_rate < 10:
@@ -73,8 +77,9 @@ PRESETS: dict[str, TrainConfig] = {
         window=1,
         checkpoints=(5_000, 10_000, 50_000),
     ),
-    # for observations that are frames
-    "pixels": TrainConfig(steps=1500, learning_rate=1e-3, window=16, save_every=250),
+    # for observations that are frames: with a CNN to train, and with vectors of a frozen encoder
+    "pixels": TrainConfig(steps=750, learning_rate=1e-3, window=16, shift=4, save_every=250),
+    "frozen": TrainConfig(steps=1500, batch_size=256, learning_rate=1e-3, window=1, save_every=500),
 }
 # what BC does best with on human demonstrations of Maze; PIDM does worse with it
 FAST_BC_RATE = 3e-3
@@ -105,9 +110,11 @@ def shows_frames(dataset: DemoDataset) -> bool:
     return dataset[0].observations.ndim == 4
 
 
-def default_preset(dataset: DemoDataset) -> str:
-    """The preset for demonstrations: `pixels` where observations are frames, else `fast`."""
-    return "pixels" if shows_frames(dataset) else "fast"
+def default_preset(dataset: DemoDataset, options: AgentConfig) -> str:
+    """The preset for demonstrations: `pixels` or `frozen` where observations are frames, else `fast`."""
+    if not shows_frames(dataset):
+        return "fast"
+    return "pixels" if options.frames == "cnn" else "frozen"
 
 
 def default_options(agent: str, dataset: DemoDataset, **changes: Any) -> AgentConfig:
@@ -207,7 +214,7 @@ def train(
     Args:
         agent: a name in `AGENTS`.
         dataset: expert demonstrations of one task.
-        config: a configuration or a preset's name; by default `pixels` for frames and `fast` for all else.
+        config: a configuration or a preset's name; by default what `default_preset` says.
         out: folder for the agent, its checkpoints and its losses; a killed training found there goes on.
         options: the agent's own, e.g. a `PIDMConfig`; by default what `default_options` says.
         predictor_data: more episodes of the task for PIDM's state predictor; their actions are not looked at.
@@ -219,7 +226,8 @@ def train(
         progress: show a progress bar.
         on_checkpoint: called with the step and the agent, as it would act, at each checkpoint and at the end.
     """
-    config = config if config is not None else default_preset(dataset)
+    options = options if options is not None else default_options(agent, dataset)
+    config = config if config is not None else default_preset(dataset, options)
     if isinstance(config, str):
         config = preset(config, agent, dataset.task)
     if agent != "pidm" and (predictor_data is not None or idm_data is not None):
@@ -229,7 +237,6 @@ def train(
         observation_space = observation_space or found[0]
         action_space = action_space or found[1]
     folder = _fresh_folder(out, overwrite)
-    options = options if options is not None else default_options(agent, dataset)
     policy = make_agent(agent, observation_space, action_space, options, encoder, config.seed)
     if policy.config.scale_observations and not config.scale_observations:
         policy = make_agent(

@@ -3,46 +3,58 @@
     python scripts/run_world3d.py                     everything that is not there yet
     python scripts/run_world3d.py --levels tour-3d --seeds 3 --realtime 0
 
-Each cell (level, agent, number of demonstrations, seed) is trained on demonstrations of the scripted walker and rolled
-out twice: in step with the engine, and in real time, where tics pass while the agent thinks. Demonstrations, agents
-and scores are kept in --work, so a stopped run goes on where it was. Real-time rollouts run one at a time: two
-would slow each other down.
+For each level, number of demonstrations and seed a CNN is trained with BC on demonstrations of the scripted walker, and
+frozen; then BC and PIDM learn from its vectors, as both do from one pretrained encoder in the paper. The first BC,
+trained end to end, is kept as a third agent. All are rolled out in step with the engine, and the two in real time as
+well, where tics pass while the agent thinks. Demonstrations, agents and scores are kept in --work, so a stopped run
+goes on where it was. A rollout in real time keeps a core busy for a tenth of the time, so several run at once; the
+share of steps that took more tics than they should is written down.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import imageio.v2 as imageio
+import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
-from pidm_nav.agents import load_agent, train
-from pidm_nav.agents.train import preset
+from pidm_nav.agents import NavPolicy, load_agent, train
+from pidm_nav.agents.train import default_options, default_preset, preset
 from pidm_nav.analysis.figures import Row, save_rows
-from pidm_nav.demos import load_demos
+from pidm_nav.demos import DemoDataset, load_demos, save_demos
 from pidm_nav.experiments.curves import Curve, mean_curve, std_curve
 from pidm_nav.experiments.efficiency import welch_tests
 from pidm_nav.experiments.engines import Outcome, run_local
-from pidm_nav.experiments.figures import Figure, Line, Panel, agent_title, draw
+from pidm_nav.experiments.figures import Figure, Line, Panel, draw
 from pidm_nav.experiments.results import write_json
-from pidm_nav.world3d.rollout import collect3d, evaluate3d, roll_out3d
+from pidm_nav.render import side_by_side, write_video
+from pidm_nav.world3d.levels import get_level
+from pidm_nav.world3d.rollout import collect3d, roll_out3d
 
 ROOT = Path(__file__).parents[1]
-AGENTS = ("bc", "pidm")
+END_TO_END = "bc-cnn"
+AGENTS = ("bc", "pidm", END_TO_END)
+TITLES = {"bc": "BC", "pidm": "PIDM", END_TO_END: "BC, end to end"}
 SIZES = (5, 15, 30)
 MODES = ("synchronous", "real time")
-FIRST_EPISODE = 1_000_000  # seed of the first rollout, far from those of the demonstrations
+FRAME_SKIP = 3  # tics of a step, the environment's default
+FIRST_DEMO = 10_000  # seed of the first demonstration; the presets were chosen on others
+FIRST_EPISODE = 1_000_000  # seed of the first rollout, likewise
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--levels", nargs="*", default=["tour-3d", "four-room-3d"])
 parser.add_argument("--seeds", type=int, default=3)
 parser.add_argument("--episodes", type=int, default=10, help="rollouts of a cell in step with the engine")
 parser.add_argument("--realtime", type=int, default=3, help="rollouts of a cell in real time, some 40 s each")
+parser.add_argument("--at-once", type=int, default=4, help="cells rolled out in real time at once")
 parser.add_argument("--work", type=Path, default=ROOT / "runs" / "world3d")
 parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "world3d")
 
@@ -51,7 +63,6 @@ class Job(NamedTuple):
     """A cell in one mode, and where its files are."""
 
     level: str
-    agent: str
     size: int
     seed: int
     mode: str
@@ -59,129 +70,165 @@ class Job(NamedTuple):
     work: Path
 
     @property
-    def folder(self) -> Path:
-        """Of the agent."""
-        return self.work / "agents" / f"{self.level}-{self.agent}-{self.size}-{self.seed}"
+    def agents(self) -> tuple[str, ...]:
+        """Who is rolled out."""
+        return AGENTS if self.mode == MODES[0] else AGENTS[:2]
 
     @property
-    def result(self) -> Path:
-        """The file of the score."""
-        name = f"{self.folder.name}-{self.mode.replace(' ', '-')}-{self.episodes}.json"
-        return self.work / "results" / name
+    def name(self) -> str:
+        """Of the cell."""
+        return f"{self.level}-{self.size}-{self.seed}"
+
+    def folder(self, agent: str) -> Path:
+        """Of an agent."""
+        return self.work / "agents" / f"{self.name}-{agent}"
+
+    def result(self, agent: str) -> Path:
+        """The file of an agent's scores."""
+        return self.work / "results" / f"{self.name}-{agent}-{self.mode.replace(' ', '-')}-{self.episodes}.json"
 
 
 def demos_file(work: Path, level: str) -> Path:
     return work / f"{level}.npz"
 
 
+def get_agent(job: Job, agent: str, demos: DemoDataset) -> NavPolicy:
+    """The trained agent, which is trained first if need be."""
+    if (job.folder(agent) / "agent.json").exists():
+        return load_agent(job.folder(agent))
+    kind = "pidm" if agent == "pidm" else "bc"
+    frames = "cnn" if agent == END_TO_END else f"agent:{job.folder(END_TO_END)}"
+    options = default_options(kind, demos, frames=frames)
+    config = preset(default_preset(demos, options), kind, job.level)
+    return train(kind, demos, replace(config, seed=job.seed), job.folder(agent), options=options)
+
+
 def run(job: Job) -> Outcome:
-    """Train the agent unless it is there, roll it out, write the score."""
+    """Train the agents that are not there, roll them out, write the scores; returns their means."""
+    demos = load_demos(demos_file(job.work, job.level)).sample(job.size, np.random.default_rng([job.seed, job.size]))
+    means = {}
+    for agent in sorted(job.agents, key=lambda agent: agent != END_TO_END):  # the encoder comes first
+        if not job.result(agent).exists():
+            began = time.perf_counter()
+            policy = get_agent(job, agent, demos)
+            score = roll_out(policy, job, training_seconds=round(time.perf_counter() - began, 1))
+            write_json(job.result(agent), score)
+        means[agent] = json.loads(job.result(agent).read_text())["milestones"]
+    return means
+
+
+def roll_out(policy: NavPolicy, job: Job, training_seconds: float) -> dict[str, Any]:
+    """The share of milestones passed, and of steps that came late."""
     began = time.perf_counter()
-    if (job.folder / "agent.json").exists():
-        agent = load_agent(job.folder)
-    else:
-        demos = load_demos(demos_file(job.work, job.level)).sample(
-            job.size, np.random.default_rng([job.seed, job.size])
-        )
-        agent = train(job.agent, demos, replace(preset("pixels", job.agent, job.level), seed=job.seed), job.folder)
-    trained = time.perf_counter()
+    level = get_level(job.level)
     realtime = job.mode == "real time"
-    scores = evaluate3d(agent, job.level, job.episodes, FIRST_EPISODE, realtime=realtime)
-    outcome = {
-        "milestones": scores.mean_goal_ratio,
-        "success": scores.success_rate,
-        "episodes": scores.goal_ratio.tolist(),
-        "training_seconds": round(trained - began, 1),
-        "rollout_seconds": round(time.perf_counter() - trained, 1),
+    made = roll_out3d(policy, level, job.episodes, FIRST_EPISODE, keep_observations=False, realtime=realtime)
+    milestones = [int(episode.infos["goals_reached"][-1]) / level.num_goals for episode in made]
+    return {
+        "milestones": float(np.mean(milestones)),
+        "episodes": milestones,
+        "late": float(np.mean(np.concatenate([episode.infos["tics"] for episode in made]) > FRAME_SKIP)),
+        "training_seconds": training_seconds,
+        "rollout_seconds": round(time.perf_counter() - began, 1),
     }
-    job.result.parent.mkdir(parents=True, exist_ok=True)
-    write_json(job.result, outcome)
-    return outcome
 
 
-def curves_of(results: dict[Job, Any], level: str, mode: str) -> list[Curve]:
+Results = dict[tuple[Job, str], dict[str, Any]]
+
+
+def curves_of(results: Results, level: str, mode: str) -> dict[str, Curve]:
     """A curve an agent."""
-    found = []
-    for agent in AGENTS:
-        key = (level, agent, mode)
-        own = {job: result for job, result in results.items() if (job.level, job.agent, job.mode) == key}
-        if own:
-            cells = {(job.size, job.seed): [result["milestones"]] for job, result in own.items()}
-            found.append(Curve.from_cells(level, agent, "scripted", cells))
-    return found
+    cells: dict[str, dict[tuple[int, int], list[float]]] = {}
+    for (job, agent), result in results.items():
+        if (job.level, job.mode) == (level, mode):
+            cells.setdefault(agent, {})[job.size, job.seed] = [result["milestones"]]
+    return {agent: Curve.from_cells(level, agent, "scripted", cells[agent]) for agent in AGENTS if agent in cells}
 
 
-def write_out(results: dict[Job, Any], levels: list[str], out: Path) -> None:
-    """The figure, the table and every score."""
+def write_out(results: Results, levels: list[str], out: Path) -> None:
+    """The figure, the tables and every score."""
     out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     panels = []
-    for level in levels:
-        for mode in MODES:
-            curves = curves_of(results, level, mode)
-            if len(curves) < len(AGENTS):
-                continue
-            tests = {test["demos"]: test for test in welch_tests(curves[1], curves[0])}
-            means, stds = [mean_curve(curve) for curve in curves], [std_curve(curve) for curve in curves]
-            for index, size in enumerate(curves[0].sizes):
-                row: Row = {"level": level, "mode": mode, "demos": size, "seeds": curves[0].scores.shape[1]}
-                for agent, mean, std in zip(AGENTS, means, stds, strict=True):
-                    row |= {agent: round(float(mean[index]), 3), f"{agent}_std": round(float(std[index]), 3)}
-                rows.append({**row, **{name: round(tests[size][name], 4) for name in ("difference", "t", "p")}})
-            lines = [
-                Line(agent_title(curve.agent), curve.agent, curve.sizes, mean, std, np.nan)
-                for curve, mean, std in zip(curves, means, stds, strict=True)
-            ]
-            panels.append(Panel(f"{level}, {mode}", tuple(lines)))
+    for level, mode in itertools.product(levels, MODES):
+        curves = curves_of(results, level, mode)
+        if not curves:
+            continue
+        for agent, curve in curves.items():
+            mean, std = mean_curve(curve), std_curve(curve)
+            tests = welch_tests(curves["pidm"], curve) if agent != "pidm" else []
+            against = {test["demos"]: test for test in tests}
+            for index, size in enumerate(curve.sizes):
+                row: Row = {"level": level, "mode": mode, "agent": agent, "demos": size}
+                row |= {"seeds": curve.scores.shape[1], "mean": round(float(mean[index]), 3)}
+                row |= {"std": round(float(std[index]), 3)}
+                for name in ("difference", "t", "p"):  # PIDM's lead over this agent
+                    row[f"pidm_{name}"] = round(against[size][name], 4) if size in against else None
+                rows.append(row)
+        panels.append(Panel(f"{get_level(level).title}, {mode}", tuple(itertools.starmap(_line, curves.items()))))
     save_rows(rows, out / "world3d.csv")
     draw(Figure("world3d", "Milestones against demonstrations", "", tuple(panels)), out)
-    summary = [{**{k: v for k, v in job._asdict().items() if k != "work"}, **results[job]} for job in sorted(results)]
+    summary = [
+        {**{name: value for name, value in job._asdict().items() if name != "work"}, "agent": agent, **result}
+        for (job, agent), result in sorted(results.items(), key=lambda item: item[0])
+    ]
     write_json(out / "summary.json", {"jobs": summary})
+
+
+def _line(agent: str, curve: Curve) -> Line:
+    tone = "other" if agent == END_TO_END else agent
+    return Line(TITLES[agent], tone, curve.sizes, mean_curve(curve), std_curve(curve), np.nan)
 
 
 def film(level: str, size: int, work: Path, out: Path) -> None:
     """The first rollout of both agents side by side, the one that is done standing still."""
-    films = []
-    for agent in AGENTS:
-        frames: list[np.ndarray[Any, Any]] = []
-        policy = load_agent(Job(level, agent, size, 0, "", 0, work).folder)
-        roll_out3d(
-            policy,
-            level,
-            1,
-            FIRST_EPISODE,
-            keep_observations=False,
-            watch=lambda env, frames=frames: frames.append(env.render()),
-            render_mode="rgb_array",
+    films: dict[str, list[NDArray[np.uint8]]] = {}
+    scores = []
+    for agent in AGENTS[:2]:
+        frames = films.setdefault(agent, [])
+        policy = load_agent(Job(level, size, 0, "", 0, work).folder(agent))
+        watch = functools.partial(_keep, frames)
+        made = roll_out3d(
+            policy, level, 1, FIRST_EPISODE, keep_observations=False, watch=watch, render_mode="rgb_array"
         )
-        films.append(frames)
-    length = max(map(len, films))
-    pairs = (np.hstack([frames[min(i, len(frames) - 1)] for frames in films]) for i in range(length))
-    imageio.mimsave(out / f"{level}-bc-and-pidm.mp4", list(pairs), fps=12)
+        scores.append(int(made[0].infos["goals_reached"][-1]))
+    titles = [f"{TITLES[agent]}: {score} milestones" for agent, score in zip(films, scores, strict=True)]
+    length = max(map(len, films.values()))
+    pairs = (
+        side_by_side([frames[min(step, len(frames) - 1)] for frames in films.values()], titles)
+        for step in range(length)
+    )
+    write_video(pairs, out / f"{level}-bc-and-pidm.mp4", fps=35 / FRAME_SKIP)
+
+
+def _keep(frames: list[NDArray[np.uint8]], env: gym.Env[Any, Any]) -> None:
+    frames.append(env.render())  # type: ignore[arg-type]
 
 
 def main() -> None:
     options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
+    (options.work / "results").mkdir(parents=True, exist_ok=True)
     for level in options.levels:
         if not demos_file(options.work, level).exists():
-            collect3d(level, max(SIZES), seed=0).save(demos_file(options.work, level))
-    results: dict[Job, Any] = {}
-    for mode, episodes, workers in (("synchronous", options.episodes, None), ("real time", options.realtime, 1)):
+            save_demos(collect3d(level, max(SIZES), FIRST_DEMO), demos_file(options.work, level))
+    results: Results = {}
+    for mode, episodes, workers in zip(
+        MODES, (options.episodes, options.realtime), (None, options.at_once), strict=True
+    ):
         jobs = [
-            Job(level, agent, size, seed, mode, episodes, options.work)
+            Job(level, size, seed, mode, episodes, options.work)
             for seed in range(options.seeds)
             for level in options.levels
             for size in SIZES
-            for agent in AGENTS
             if episodes
         ]
-        results |= {job: json.loads(job.result.read_text()) for job in jobs if job.result.exists()}
-        for job, outcome in run_local(run, [job for job in jobs if job not in results], workers):
+        left = [job for job in jobs if not all(job.result(agent).exists() for agent in job.agents)]
+        for done, (job, outcome) in enumerate(run_local(run, left, workers), start=1):
             if "error" in outcome:
-                raise RuntimeError(f"{job.folder.name}: {outcome['traceback']}")
-            results[job] = outcome
-            print(f"{len(results):3d}  {job.folder.name:24} {mode:12} {outcome['milestones']:.3f}", flush=True)
+                raise RuntimeError(f"{job.name}: {outcome['traceback']}")
+            scores = ", ".join(f"{TITLES[agent]} {mean:.3f}" for agent, mean in outcome.items())
+            print(f"{mode} {done}/{len(left)} {job.name}: {scores}", flush=True)
+        results |= {(job, agent): json.loads(job.result(agent).read_text()) for job in jobs for agent in job.agents}
         write_out(results, options.levels, options.out)
     film(options.levels[0], 15, options.work, options.out)
 

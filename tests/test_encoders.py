@@ -17,7 +17,7 @@ from torch import nn
 from pidm_nav.agents import BC, NavPolicy, TrainConfig, load_agent, loop, train
 from pidm_nav.agents.checkpoint import read_tensors
 from pidm_nav.agents.embeddings import embed_once
-from pidm_nav.agents.encoders import ConvEncoder, Frozen, make_frame_encoder
+from pidm_nav.agents.encoders import ConvEncoder, Frozen, make_frame_encoder, shifted
 from pidm_nav.agents.history import Recall, history_rows
 from pidm_nav.agents.pidm import PIDM, PIDMConfig
 from pidm_nav.agents.policy import AgentConfig
@@ -164,6 +164,39 @@ def test_windows_have_the_loss_of_their_pairs(demos: DemoDataset) -> None:
     torch.testing.assert_close(loss, torch.stack(losses).mean())
 
 
+def test_frames_move_together_and_repeat_their_edges() -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (3, 16, 20, 3), dtype=np.uint8)
+    padded = np.pad(frames, ((0, 0), (4, 4), (4, 4), (0, 0)), mode="edge")
+    moves = {
+        padded[:, down : 16 + down, right : 20 + right].tobytes(): (down, right)
+        for down in range(9)
+        for right in range(9)
+    }
+    seen = {moves[shifted(torch.from_numpy(frames), 4, seed).numpy().tobytes()] for seed in range(1000)}
+    assert seen == set(moves.values())
+
+
+def test_frames_are_shifted_in_training_only(demos: DemoDataset) -> None:
+    from pidm_nav.agents.samples import make_samples
+
+    agent = train("bc", demos, TINY, options=options("bc"))
+    samples = make_samples(agent, [demos], shift=4)
+    batches = [torch.arange(first, first + 8) for first in (0, 1, 2, 3)]
+    plain = [agent.gather(samples, rows) for rows in batches]
+    agent.train()
+    moved = [agent.gather(samples, rows) for rows in batches]
+    assert sum(torch.equal(*pair) for pair in zip(plain, moved, strict=True)) < len(batches)
+    assert all(torch.equal(agent.gather(samples, rows), again) for rows, again in zip(batches, moved, strict=True))
+    agent.eval()
+    assert torch.equal(agent.gather(samples, batches[0]), plain[0])
+
+
+@pytest.mark.parametrize("shift", [-1, 16])
+def test_a_shift_beyond_the_frame_is_refused(shift: int) -> None:
+    with pytest.raises(ValueError, match=f"shift is {shift}: frames can be moved by 0 to 15 pixels"):
+        TrainConfig(shift=shift)
+
+
 @pytest.mark.parametrize("frames", ["cnn", "random"])
 def test_a_stopped_training_goes_on(
     frames: str, demos: DemoDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -172,7 +205,7 @@ def test_a_stopped_training_goes_on(
         save_state(*arguments)
         raise KeyboardInterrupt
 
-    config, chosen = replace(TINY, steps=12, save_every=8), options("pidm", frames=frames)
+    config, chosen = replace(TINY, steps=12, save_every=8, shift=3), options("pidm", frames=frames)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "save_state", save_and_stop)
         train("pidm", demos, config, tmp_path, options=chosen)
@@ -516,9 +549,11 @@ def test_the_command_line_trains_on_frames(tmp_path: Path) -> None:
     train_command("pidm", demos=str(tmp_path / "pixels.npz"), steps=2, batch_size=16, out=tmp_path / "run")
     agent = load_agent(tmp_path / "run")
     assert agent.config == default_options("pidm", demos)
-    assert agent.description["training"]["learning_rate"] == preset("pixels", "pidm", "zigzag").learning_rate
+    assert agent.description["training"]["shift"] == preset("pixels", "pidm", "zigzag").shift > 0
     evaluate_command(tmp_path / "run", episodes=1)
     train_command(
         "bc", demos=str(tmp_path / "pixels.npz"), frames="random", history=(0,), steps=2, out=tmp_path / "other"
     )
-    assert load_agent(tmp_path / "other").config.history == (0,)
+    other = load_agent(tmp_path / "other")
+    assert other.config.history == (0,)
+    assert other.description["training"]["batch_size"] == preset("frozen", "bc", "zigzag").batch_size

@@ -26,7 +26,7 @@ def train(
     demos: str | None = None,
     num_demos: int | None = None,
     out: Path | None = None,
-    preset: Literal["fast", "paper", "pixels"] | None = None,
+    preset: Literal["fast", "paper", "pixels", "frozen"] | None = None,
     seed: int = 0,
     steps: int | None = None,
     batch_size: int | None = None,
@@ -52,7 +52,8 @@ def train(
         demos: a file or folder of demonstrations; by default the task's human-like ones of the package.
         num_demos: train on so many of them, drawn by the seed.
         out: folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED.
-        preset: seconds on a laptop, the paper's recipe, or minutes for frames; by default fast, pixels for frames.
+        preset: seconds on a laptop (the default), the paper's recipe; and with frames, the default to train a CNN
+            (pixels) or to learn from vectors of a frozen encoder (frozen).
         seed: of demonstrations, weights and batches.
         steps: gradient steps, if not the preset's.
         batch_size: actions a step, if not the preset's.
@@ -86,12 +87,13 @@ def train(
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if checkpoints or steps is not None:
         changes["checkpoints"] = checkpoints
-    config = replace(preset_config(preset or default_preset(dataset), agent, dataset.task), seed=seed, **changes)
     told: dict[str, Any] = {"frames": frames, "history": history}
     if agent == "pidm":
         told |= {"horizons": horizons, "predictor": predictor, "distance": distance}
         told |= {"train_on_predicted": train_on_predicted, "end_to_end": end_to_end}
     options = default_options(agent, dataset, **{name: value for name, value in told.items() if value is not None})
+    name = preset or default_preset(dataset, options)
+    config = replace(preset_config(name, agent, dataset.task), seed=seed, **changes)
     folder = out if out is not None else Path("runs") / f"{dataset.task}-{agent}-{len(dataset)}-{seed}"
     console = Console()
     began = time.perf_counter()
