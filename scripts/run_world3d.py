@@ -14,7 +14,6 @@ share of steps that took more tics than they should is written down.
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import json
 import time
@@ -22,9 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
-from numpy.typing import NDArray
 
 from pidm_nav.agents import NavPolicy, load_agent, train
 from pidm_nav.agents.train import default_options, default_preset, preset
@@ -36,8 +33,10 @@ from pidm_nav.experiments.engines import Outcome, run_local
 from pidm_nav.experiments.figures import Figure, Line, Panel, draw
 from pidm_nav.experiments.results import write_json
 from pidm_nav.render import side_by_side, write_video
+from pidm_nav.world3d.engine import TICS_PER_SECOND
+from pidm_nav.world3d.env import FRAME_SKIP
 from pidm_nav.world3d.levels import get_level
-from pidm_nav.world3d.rollout import collect3d, roll_out3d
+from pidm_nav.world3d.rollout import collect3d, film3d, roll_out3d
 
 ROOT = Path(__file__).parents[1]
 END_TO_END = "bc-cnn"
@@ -45,7 +44,6 @@ AGENTS = ("bc", "pidm", END_TO_END)
 TITLES = {"bc": "BC", "pidm": "PIDM", END_TO_END: "BC, end to end"}
 SIZES = (5, 15, 30)
 MODES = ("synchronous", "real time")
-FRAME_SKIP = 3  # tics of a step, the environment's default
 FIRST_DEMO = 10_000  # seed of the first demonstration; the presets were chosen on others
 FIRST_EPISODE = 1_000_000  # seed of the first rollout, likewise
 
@@ -182,27 +180,17 @@ def _line(agent: str, curve: Curve) -> Line:
 
 def film(level: str, size: int, work: Path, out: Path) -> None:
     """The first rollout of both agents side by side, the one that is done standing still."""
-    films: dict[str, list[NDArray[np.uint8]]] = {}
-    scores = []
+    films, titles = [], []
     for agent in AGENTS[:2]:
-        frames = films.setdefault(agent, [])
         policy = load_agent(Job(level, size, 0, "", 0, work).folder(agent))
-        watch = functools.partial(_keep, frames)
-        made = roll_out3d(
-            policy, level, 1, FIRST_EPISODE, keep_observations=False, watch=watch, render_mode="rgb_array"
-        )
-        scores.append(int(made[0].infos["goals_reached"][-1]))
-    titles = [f"{TITLES[agent]}: {score} milestones" for agent, score in zip(films, scores, strict=True)]
-    length = max(map(len, films.values()))
+        episode, pictures = film3d(policy, level, FIRST_EPISODE)
+        films.append(pictures)
+        titles.append(f"{TITLES[agent]}: {episode.infos['goals_reached'][-1]} milestones")
     pairs = (
-        side_by_side([frames[min(step, len(frames) - 1)] for frames in films.values()], titles)
-        for step in range(length)
+        side_by_side([pictures[min(step, len(pictures) - 1)] for pictures in films], titles)
+        for step in range(max(map(len, films)))
     )
-    write_video(pairs, out / f"{level}-bc-and-pidm.mp4", fps=35 / FRAME_SKIP)
-
-
-def _keep(frames: list[NDArray[np.uint8]], env: gym.Env[Any, Any]) -> None:
-    frames.append(env.render())  # type: ignore[arg-type]
+    write_video(pairs, out / f"{level}-bc-and-pidm.mp4", fps=TICS_PER_SECOND / FRAME_SKIP)
 
 
 def main() -> None:

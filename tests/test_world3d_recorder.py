@@ -113,3 +113,20 @@ def test_the_command_collects_and_draws(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(SystemExit):
         main(["collect", "--task", "zigzag-3d", "--expert", "astar", "--out", str(tmp_path / "no.npz")])
     assert "knows 2D tasks only" in capsys.readouterr().err
+
+
+def test_the_commands_train_and_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(gym.spec("PIDMNav3D-Zigzag-v0"), "max_episode_steps", 12)
+    demos, agent, video = str(tmp_path / "zigzag.npz"), str(tmp_path / "bc"), tmp_path / "bc.mp4"
+    main(["collect", "--task", "zigzag-3d", "--episodes", "1", "--image-size", "32", "--out", demos])
+    main(["train", "--agent", "bc", "--demos", demos, "--steps", "2", "--batch-size", "8", "--out", agent])
+    main(["evaluate", agent, "--episodes", "2", "--per-episode", "--video", str(video), "--render"])
+    assert "bc on zigzag-3d: " in capsys.readouterr().out and video.stat().st_size > 1000
+    main(["evaluate", agent, "--episodes", "1", "--realtime"])
+    for wrong, message in (
+        (["--task", "zigzag", "--realtime"], "--realtime is for 3D tasks"),
+        (["--video", str(video), "--video-episode", "10"], "there are 0 to 9"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["evaluate", agent, *wrong])
+        assert stop.value.code == 2 and message in capsys.readouterr().err

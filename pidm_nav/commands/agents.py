@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
-from pidm_nav.tasks import TASKS, get_task
+from pidm_nav.tasks import TASKS, Task, get_task
+from pidm_nav.world3d.levels import Level, get_level, is_3d
 
 if TYPE_CHECKING:
     from pidm_nav.agents.policy import NavPolicy
+    from pidm_nav.evaluate import EvalResult
 
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
 
@@ -119,10 +123,11 @@ def train(
 def evaluate(
     folder: Folder,
     task: str | None = None,
-    episodes: int = 50,
+    episodes: int | None = None,
     seed: int = 0,
     noise_std: float = 0.2,
     clip_noise: bool = True,
+    realtime: bool = False,
     per_episode: bool = False,
     video: Path | None = None,
     video_episode: int = 0,
@@ -133,10 +138,11 @@ def evaluate(
     Args:
         folder: what train wrote.
         task: another task than the agent was trained on, of the same observations.
-        episodes: how many, all at once.
+        episodes: how many; by default 50, all at once, and 10 in 3D, one by one.
         seed: of the first episode; episode i has seed + i, the same for every agent.
         noise_std: standard deviation of the noise on actions.
         clip_noise: clip noisy actions to [-1, 1], as the paper's experiments do.
+        realtime: (3D) time goes on while the agent thinks.
         per_episode: print every episode.
         video: write one episode to this .mp4 or .gif file.
         video_episode: which one.
@@ -147,20 +153,33 @@ def evaluate(
 
     agent = load_agent(folder)
     name = task if task is not None else str(agent.description.get("task", "unknown"))
-    place = get_task(name).name if name != "custom" else name
     arguments = {**agent.description.get("env_kwargs", {}), "noise_std": noise_std, "clip_noise": clip_noise}
+    in_3d = is_3d(name)
+    if realtime and not in_3d:
+        raise ValueError(f"--realtime is for 3D tasks: {name} takes as long as it takes")
+    count = episodes if episodes is not None else 10 if in_3d else 50
+    if video is not None and not 0 <= video_episode < count:
+        raise ValueError(f"--video-episode is {video_episode}: there are 0 to {count - 1}")
     console = Console()
     began = time.perf_counter()
-    result = evaluate_policy(agent, place, episodes=episodes, seed=seed, **arguments)
+    if in_3d:
+        place = get_level(name).name
+        arguments["realtime"] = realtime
+        result = _evaluate_3d(agent, place, count, seed, arguments)
+    else:
+        place = get_task(name).name if name != "custom" else name
+        result = evaluate_policy(agent, place, episodes=count, seed=seed, **arguments)
     seconds = time.perf_counter() - began
-    if video is not None:  # first, as a wrong name should not cost the reader a table
+    if video is not None and in_3d:
+        _film_3d(agent, place, seed + video_episode, arguments, video)
+    elif video is not None:  # first, as a wrong name should not cost the reader a table
         result.video(video, video_episode)
     if per_episode:
         console.print(_rows(result.table()))
     low, high = result.interval
     console.print(
         f"[bold]{agent.name}[/] on {place}: {result.mean_goal_ratio:.1%} of the goals reached "
-        f"({low:.1%} to {high:.1%}), {result.success_rate:.0%} of {episodes} episodes complete, "
+        f"({low:.1%} to {high:.1%}), {result.success_rate:.0%} of {count} episodes complete, "
         f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s",
         soft_wrap=True,
     )
@@ -168,6 +187,24 @@ def evaluate(
         console.print(f"episode {video_episode} is in {video}", soft_wrap=True)
     if render:
         _show(agent, place, seed + video_episode, arguments)
+
+
+def _evaluate_3d(agent: NavPolicy, level: str, episodes: int, seed: int, arguments: dict[str, Any]) -> EvalResult:
+    from pidm_nav.world3d.rollout import evaluate3d
+
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task(f"{agent.name} in {level}", total=episodes)
+        ended = partial(progress.advance, bar)
+        return evaluate3d(agent, level, episodes, seed, progress=ended, **arguments)
+
+
+def _film_3d(agent: NavPolicy, level: str, seed: int, arguments: dict[str, Any], path: Path) -> None:
+    from pidm_nav.render import write_video
+    from pidm_nav.world3d.engine import TICS_PER_SECOND
+    from pidm_nav.world3d.env import FRAME_SKIP
+    from pidm_nav.world3d.rollout import film3d
+
+    write_video(film3d(agent, level, seed, **arguments)[1], path, fps=TICS_PER_SECOND / FRAME_SKIP)
 
 
 def _rows(rows: list[dict[str, Any]]) -> Table:
@@ -182,7 +219,8 @@ def _show(agent: NavPolicy, task: str, seed: int, arguments: dict[str, Any]) -> 
     """One episode in a window."""
     import gymnasium as gym
 
-    env_id = TASKS[task].env_id if task in TASKS else "PIDMNav-Custom-v0"
+    found: Task | Level | None = get_level(task) if is_3d(task) else TASKS.get(task)
+    env_id = found.env_id if found is not None else "PIDMNav-Custom-v0"
     env = gym.make(env_id, render_mode="human", **arguments)
     observation, _ = env.reset(seed=seed)
     state, start, over = None, np.ones(1, dtype=bool), False

@@ -110,6 +110,20 @@ def roll_out3d(
     return made
 
 
+def film3d(
+    policy: Policy | None, task: str | Level, seed: int = 0, **env_kwargs: Any
+) -> tuple[Episode, list[NDArray[np.uint8]]]:
+    """One episode of a policy and its pictures, larger than those the policy sees."""
+    pictures: list[NDArray[np.uint8]] = []
+
+    def watch(env: gym.Env[Any, Any]) -> None:
+        pictures.append(np.asarray(env.render(), np.uint8))
+
+    kwargs = {**env_kwargs, "render_mode": "rgb_array"}
+    (episode,) = roll_out3d(policy, task, 1, seed, keep_observations=False, watch=watch, **kwargs)
+    return episode, pictures
+
+
 def _episode(
     policy: Policy, env: gym.Env[Any, NDArray[np.float32]], seed: int, keep_observations: bool, watch: Watch | None
 ) -> Episode:
