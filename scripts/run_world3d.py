@@ -9,6 +9,9 @@ trained end to end, is kept as a third agent. All are rolled out in step with th
 well, where tics pass while the agent thinks. Demonstrations, agents and scores are kept in --work, so a stopped run
 goes on where it was. A rollout in real time keeps a core busy for a tenth of the time, so several run at once; the
 share of steps that took more tics than they should is written down.
+
+Last, five more demonstrations tell how far each agent's action is from the walker's, and whether PIDM's depends on the
+future it is shown: the demonstration's own next state, or another demonstration's at that time.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pidm_nav.agents import NavPolicy, load_agent, train
+from pidm_nav.agents import PIDM, NavPolicy, load_agent, train
 from pidm_nav.agents.train import default_options, default_preset, preset
 from pidm_nav.analysis.figures import Row, save_rows
 from pidm_nav.demos import DemoDataset, load_demos, save_demos
@@ -45,6 +48,7 @@ TITLES = {"bc": "BC", "pidm": "PIDM", END_TO_END: "BC, end to end"}
 SIZES = (5, 15, 30)
 MODES = ("synchronous", "real time")
 FIRST_DEMO = 10_000  # seed of the first demonstration; the presets were chosen on others
+HELD_OUT = (20_000, 5)  # seed of the first demonstration that nobody trains on, and their number
 FIRST_EPISODE = 1_000_000  # seed of the first rollout, likewise
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -178,6 +182,26 @@ def _line(agent: str, curve: Curve) -> Line:
     return Line(TITLES[agent], tone, curve.sizes, mean_curve(curve), std_curve(curve), np.nan)
 
 
+def future_use(job: Job, held_out: DemoDataset) -> Row:
+    """Mean squared errors of actions on demonstrations not trained on, and what another future changes in PIDM's."""
+    bc, pidm = (load_agent(job.folder(agent)) for agent in ("bc", "pidm"))
+    assert isinstance(pidm, PIDM)
+    rng = np.random.default_rng(0)
+    parts = []
+    for seen, cloned_from, states in zip(held_out, bc.embedded(held_out), pidm.embedded(held_out), strict=True):
+        now, actions = states.observations[:-1], seen.actions
+        followed = np.stack([np.arange(len(now)), np.full(len(now), rng.integers(job.size))], axis=1)
+        own = pidm.inverse_dynamics(now, states.observations[1:])
+        other = pidm.inverse_dynamics(now, pidm.predictor.predict(now, followed))
+        cloned, _ = bc.act(cloned_from.observations[:-1], None, np.zeros(len(now), dtype=bool))
+        parts.append([cloned - actions, own - actions, other - actions, own - other])
+    errors = [float(np.square(np.concatenate(part)).mean()) for part in zip(*parts, strict=True)]
+    spread = float(np.concatenate([episode.actions for episode in held_out]).var(axis=0).mean())
+    names = ("bc_error", "pidm_error_own_future", "pidm_error_other_future", "pidm_change", "action_variance")
+    rounded = {name: round(value, 5) for name, value in zip(names, [*errors, spread], strict=True)}
+    return {"level": job.level, "demos": job.size, "seed": job.seed, **rounded}
+
+
 def film(level: str, size: int, work: Path, out: Path) -> None:
     """The first rollout of both agents side by side, the one that is done standing still."""
     films, titles = [], []
@@ -218,6 +242,9 @@ def main() -> None:
             print(f"{mode} {done}/{len(left)} {job.name}: {scores}", flush=True)
         results |= {(job, agent): json.loads(job.result(agent).read_text()) for job in jobs for agent in job.agents}
         write_out(results, options.levels, options.out)
+    cells = {job for job, _ in results if job.mode == MODES[0]}
+    held_out = {level: collect3d(level, HELD_OUT[1], HELD_OUT[0]) for level in options.levels}
+    save_rows([future_use(job, held_out[job.level]) for job in sorted(cells)], options.out / "future_use.csv")
     film(options.levels[0], 15, options.work, options.out)
 
 
