@@ -212,6 +212,11 @@ def output_size(encoder: nn.Module) -> int:
     return size
 
 
+def is_trained(kind: str, own: nn.Module | None = None) -> bool:
+    """Whether the frame encoder of that kind, or the user's own in its place, has weights to train."""
+    return kind == "cnn" if own is None else any(weight.requires_grad for weight in own.parameters())
+
+
 def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Module | None = None) -> nn.Module:
     """The frame encoder of an agent, its weights drawn from torch's random state; frozen ones come as a `Frozen`.
 
@@ -223,7 +228,7 @@ def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Mod
     """
     if own is not None:
         output_size(own)
-        return own if any(weight.requires_grad for weight in own.parameters()) else Frozen(own)
+        return own if is_trained(kind, own) else Frozen(own)
     word, _, name = kind.partition(":")
     if kind == "cnn":
         return ConvEncoder(shape, size)

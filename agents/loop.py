@@ -46,6 +46,7 @@ def optimise(
         for step in range(first, config.steps):
             for group in optimizer.param_groups:
                 group["lr"] = config.rate(step)
+            samples.draw = (config.seed * 1_000_003 + step) % 2**63
             loss = policy.loss(samples, next(batches), measure)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

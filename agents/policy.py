@@ -183,10 +183,7 @@ class NavPolicy(nn.Module, ABC):
         return torch.from_numpy(np.concatenate(observations)).to(self.device)
 
     def gather(self, samples: Samples, rows: Tensor) -> Tensor:
-        """(B, D) scaled states of these rows; a frame that stands in several is encoded once.
-
-        In training frames are shifted as the rows say, so that a training that was stopped goes on with the same.
-        """
+        """(B, D) scaled states of these rows; a frame that stands in several is encoded once."""
         if samples.history is None:
             return samples.states[rows]
         parts = samples.history[rows]  # (B, K)
@@ -196,7 +193,7 @@ class NavPolicy(nn.Module, ABC):
         distinct, where = torch.unique(parts, return_inverse=True)
         frames = samples.states[distinct]
         if self.training and samples.shift:
-            frames = shifted(frames, samples.shift, seed=int(rows.sum()))
+            frames = shifted(frames, samples.shift, samples.draw)
         vectors: Tensor = self.vision(frames)
         return vectors[where].flatten(1)
 

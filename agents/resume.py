@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pidm_nav.agents.checkpoint import write_atomically
+from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.policy import NavPolicy
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ STATE_FILE = "training.safetensors"
 
 
 def fingerprint(agent: NavPolicy, config: Any, datasets: Sequence[DemoDataset]) -> str:
-    """What a training depends on, as a short hash: the agent, its options, the configuration and the data."""
+    """What a training depends on, as a short hash: agent, options, frozen encoder, configuration and data."""
     digest = hashlib.sha256(json.dumps([agent.name, asdict(agent.config), asdict(config)]).encode())
+    if isinstance(agent.vision, Frozen):  # its options only name it
+        digest.update(bytes(agent.vision.fitted_to.tolist()))
     for dataset in datasets:
         digest.update(b"dataset")
         for episode in dataset:

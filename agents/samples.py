@@ -38,6 +38,7 @@ class Samples:
     rows: Tensor  # (M,) int64: the rows with an action
     window: int = 1  # consecutive actions that PIDM draws together
     shift: int = 0  # pixels by which frames are moved in training
+    draw: int = 0  # seed of the current step's move
     futures: Tensor | None = None  # (N, D) scaled, where they do not come from the data
     history: Tensor | None = None  # (N, K) int64: rows of the frames that make up a row's state
 

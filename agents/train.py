@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from pidm_nav.agents.encoders import MIN_SIDE
+from pidm_nav.agents.encoders import MIN_SIDE, is_trained
 from pidm_nav.agents.loop import optimise, torch_threads
 from pidm_nav.agents.policy import AgentConfig, NavPolicy
 from pidm_nav.agents.resume import STATE_FILE
@@ -110,11 +110,11 @@ def shows_frames(dataset: DemoDataset) -> bool:
     return dataset[0].observations.ndim == 4
 
 
-def default_preset(dataset: DemoDataset, options: AgentConfig) -> str:
-    """The preset for demonstrations: `pixels` or `frozen` where observations are frames, else `fast`."""
+def default_preset(dataset: DemoDataset, options: AgentConfig, encoder: nn.Module | None = None) -> str:
+    """The preset for demonstrations: `pixels` or `frozen`, by the encoder, where they are frames, else `fast`."""
     if not shows_frames(dataset):
         return "fast"
-    return "pixels" if options.frames == "cnn" else "frozen"
+    return "pixels" if is_trained(options.frames, encoder) else "frozen"
 
 
 def default_options(agent: str, dataset: DemoDataset, **changes: Any) -> AgentConfig:
@@ -227,7 +227,7 @@ def train(
         on_checkpoint: called with the step and the agent, as it would act, at each checkpoint and at the end.
     """
     options = options if options is not None else default_options(agent, dataset)
-    config = config if config is not None else default_preset(dataset, options)
+    config = config if config is not None else default_preset(dataset, options, encoder)
     if isinstance(config, str):
         config = preset(config, agent, dataset.task)
     if agent != "pidm" and (predictor_data is not None or idm_data is not None):

@@ -10,13 +10,14 @@ well, where tics pass while the agent thinks. Demonstrations, agents and scores 
 goes on where it was. A rollout in real time keeps a core busy for a tenth of the time, so several run at once; the
 share of steps that took more tics than they should is written down.
 
-Last, five more demonstrations tell how far each agent's action is from the walker's, and whether PIDM's depends on the
-future it is shown: the demonstration's own next state, or another demonstration's at that time.
+Last, five more demonstrations, made anew each time, tell how far the actions of BC and PIDM are from the walker's, and
+whether PIDM's depends on the future it is shown: the demonstration's own next state, or another one's at that time.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import time
@@ -24,12 +25,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 
 from pidm_nav.agents import PIDM, NavPolicy, load_agent, train
 from pidm_nav.agents.train import default_options, default_preset, preset
 from pidm_nav.analysis.figures import Row, save_rows
 from pidm_nav.demos import DemoDataset, load_demos, save_demos
+from pidm_nav.drawing import Frame
 from pidm_nav.experiments.curves import Curve, mean_curve, std_curve
 from pidm_nav.experiments.efficiency import welch_tests
 from pidm_nav.experiments.engines import Outcome, run_local
@@ -39,7 +42,7 @@ from pidm_nav.render import side_by_side, write_video
 from pidm_nav.world3d.engine import TICS_PER_SECOND
 from pidm_nav.world3d.env import FRAME_SKIP
 from pidm_nav.world3d.levels import get_level
-from pidm_nav.world3d.rollout import collect3d, film3d, roll_out3d
+from pidm_nav.world3d.rollout import collect3d, roll_out3d
 
 ROOT = Path(__file__).parents[1]
 END_TO_END = "bc-cnn"
@@ -91,35 +94,37 @@ class Job(NamedTuple):
 
 
 def demos_file(work: Path, level: str) -> Path:
-    return work / f"{level}.npz"
+    return work / f"{level}-from-{FIRST_DEMO}.npz"
 
 
-def get_agent(job: Job, agent: str, demos: DemoDataset) -> NavPolicy:
-    """The trained agent, which is trained first if need be."""
+def get_agent(job: Job, agent: str) -> tuple[NavPolicy, float | None]:
+    """The trained agent, which is trained first if need be, and the seconds that took."""
     if (job.folder(agent) / "agent.json").exists():
-        return load_agent(job.folder(agent))
+        return load_agent(job.folder(agent)), None
+    began = time.perf_counter()
+    if agent != END_TO_END:
+        get_agent(job, END_TO_END)  # has the CNN
+    demos = load_demos(demos_file(job.work, job.level)).sample(job.size, np.random.default_rng([job.seed, job.size]))
     kind = "pidm" if agent == "pidm" else "bc"
     frames = "cnn" if agent == END_TO_END else f"agent:{job.folder(END_TO_END)}"
     options = default_options(kind, demos, frames=frames)
     config = preset(default_preset(demos, options), kind, job.level)
-    return train(kind, demos, replace(config, seed=job.seed), job.folder(agent), options=options)
+    policy = train(kind, demos, replace(config, seed=job.seed), job.folder(agent), options=options)
+    return policy, round(time.perf_counter() - began, 1)
 
 
 def run(job: Job) -> Outcome:
     """Train the agents that are not there, roll them out, write the scores; returns their means."""
-    demos = load_demos(demos_file(job.work, job.level)).sample(job.size, np.random.default_rng([job.seed, job.size]))
     means = {}
-    for agent in sorted(job.agents, key=lambda agent: agent != END_TO_END):  # the encoder comes first
+    for agent in sorted(job.agents, key=lambda agent: agent != END_TO_END):  # the CNN comes first
         if not job.result(agent).exists():
-            began = time.perf_counter()
-            policy = get_agent(job, agent, demos)
-            score = roll_out(policy, job, training_seconds=round(time.perf_counter() - began, 1))
-            write_json(job.result(agent), score)
+            policy, seconds = get_agent(job, agent)
+            write_json(job.result(agent), {**roll_out(policy, job), "training_seconds": seconds})
         means[agent] = json.loads(job.result(agent).read_text())["milestones"]
     return means
 
 
-def roll_out(policy: NavPolicy, job: Job, training_seconds: float) -> dict[str, Any]:
+def roll_out(policy: NavPolicy, job: Job) -> dict[str, Any]:
     """The share of milestones passed, and of steps that came late."""
     began = time.perf_counter()
     level = get_level(job.level)
@@ -130,7 +135,6 @@ def roll_out(policy: NavPolicy, job: Job, training_seconds: float) -> dict[str, 
         "milestones": float(np.mean(milestones)),
         "episodes": milestones,
         "late": float(np.mean(np.concatenate([episode.infos["tics"] for episode in made]) > FRAME_SKIP)),
-        "training_seconds": training_seconds,
         "rollout_seconds": round(time.perf_counter() - began, 1),
     }
 
@@ -204,10 +208,20 @@ def future_use(job: Job, held_out: DemoDataset) -> Row:
 
 def film(level: str, size: int, work: Path, out: Path) -> None:
     """The first rollout of both agents side by side, the one that is done standing still."""
-    films, titles = [], []
+    films: list[list[Frame]] = []
+    titles = []
     for agent in AGENTS[:2]:
+        pictures: list[Frame] = []
         policy = load_agent(Job(level, size, 0, "", 0, work).folder(agent))
-        episode, pictures = film3d(policy, level, FIRST_EPISODE)
+        (episode,) = roll_out3d(
+            policy,
+            level,
+            1,
+            FIRST_EPISODE,
+            keep_observations=False,
+            watch=functools.partial(_keep, pictures),
+            render_mode="rgb_array",
+        )
         films.append(pictures)
         titles.append(f"{TITLES[agent]}: {episode.infos['goals_reached'][-1]} milestones")
     pairs = (
@@ -215,6 +229,10 @@ def film(level: str, size: int, work: Path, out: Path) -> None:
         for step in range(max(map(len, films)))
     )
     write_video(pairs, out / f"{level}-bc-and-pidm.mp4", fps=TICS_PER_SECOND / FRAME_SKIP)
+
+
+def _keep(pictures: list[Frame], env: gym.Env[Any, Any]) -> None:
+    pictures.append(np.asarray(env.render(), np.uint8))
 
 
 def main() -> None:
@@ -237,12 +255,13 @@ def main() -> None:
         left = [job for job in jobs if not all(job.result(agent).exists() for agent in job.agents)]
         for done, (job, outcome) in enumerate(run_local(run, left, workers), start=1):
             if "error" in outcome:
-                raise RuntimeError(f"{job.name}: {outcome['traceback']}")
+                raise RuntimeError(f"{job.name}: {outcome.get('traceback', outcome['error'])}")
             scores = ", ".join(f"{TITLES[agent]} {mean:.3f}" for agent, mean in outcome.items())
             print(f"{mode} {done}/{len(left)} {job.name}: {scores}", flush=True)
         results |= {(job, agent): json.loads(job.result(agent).read_text()) for job in jobs for agent in job.agents}
-        write_out(results, options.levels, options.out)
-    cells = {job for job, _ in results if job.mode == MODES[0]}
+        if results:
+            write_out(results, options.levels, options.out)
+    cells = {job._replace(mode="", episodes=0) for job, _ in results}
     held_out = {level: collect3d(level, HELD_OUT[1], HELD_OUT[0]) for level in options.levels}
     save_rows([future_use(job, held_out[job.level]) for job in sorted(cells)], options.out / "future_use.csv")
     film(options.levels[0], 15, options.work, options.out)

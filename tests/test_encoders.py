@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from pidm_nav.agents import BC, NavPolicy, TrainConfig, load_agent, loop, train
+from pidm_nav.agents import BC, NavPolicy, TrainConfig, load_agent, loop, policy, train
 from pidm_nav.agents.checkpoint import read_tensors
 from pidm_nav.agents.embeddings import embed_once
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, make_frame_encoder, shifted
 from pidm_nav.agents.history import Recall, history_rows
 from pidm_nav.agents.pidm import PIDM, PIDMConfig
 from pidm_nav.agents.policy import AgentConfig
-from pidm_nav.agents.resume import save_state
-from pidm_nav.agents.train import default_options, preset
+from pidm_nav.agents.resume import fingerprint, save_state
+from pidm_nav.agents.train import default_options, default_preset, preset
 from pidm_nav.commands.agents import evaluate as evaluate_command
 from pidm_nav.commands.agents import train as train_command
 from pidm_nav.demos.collect import collect
@@ -116,7 +116,7 @@ def agent(request: pytest.FixtureRequest, demos: DemoDataset, tmp_path_factory: 
 @pytest.mark.parametrize("name", ["bc cnn", "bc random", "pidm cnn nearest", "pidm random time"])
 def test_it_learns_from_pixels(name: str, demos: DemoDataset) -> None:
     kind, changes = AGENTS[name]
-    config = TrainConfig(steps=100, batch_size=64, learning_rate=2e-3, window=8)
+    config = TrainConfig(steps=100, batch_size=64, learning_rate=2e-3, window=8, shift=preset("pixels", "", "").shift)
     trained = train(kind, demos, config, options=options(kind, **changes))
     untrained = train(kind, demos, replace(config, steps=1), options=options(kind, **changes))
     ratios = [
@@ -180,21 +180,51 @@ def test_frames_are_shifted_in_training_only(demos: DemoDataset) -> None:
     from pidm_nav.agents.samples import make_samples
 
     agent = train("bc", demos, TINY, options=options("bc"))
-    samples = make_samples(agent, [demos], shift=4)
-    batches = [torch.arange(first, first + 8) for first in (0, 1, 2, 3)]
-    plain = [agent.gather(samples, rows) for rows in batches]
+    samples, rows = make_samples(agent, [demos], shift=4), torch.arange(8)
+    plain = agent.gather(samples, rows)
     agent.train()
-    moved = [agent.gather(samples, rows) for rows in batches]
-    assert sum(torch.equal(*pair) for pair in zip(plain, moved, strict=True)) < len(batches)
-    assert all(torch.equal(agent.gather(samples, rows), again) for rows, again in zip(batches, moved, strict=True))
+    assert not torch.equal(agent.gather(samples, rows), plain)
     agent.eval()
-    assert torch.equal(agent.gather(samples, batches[0]), plain[0])
+    assert torch.equal(agent.gather(samples, rows), plain)
+
+
+def test_every_step_has_a_shift_of_its_own_also_where_batches_are_all_the_data(
+    demos: DemoDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def spy(frames: torch.Tensor, reach: int, seed: int) -> torch.Tensor:
+        seen.append(shifted(frames, reach, seed).numpy().tobytes())
+        return frames
+
+    monkeypatch.setattr(policy, "shifted", spy)
+    for seed in (0, 1):
+        train("bc", demos[:1], replace(TINY, steps=6, batch_size=10_000, shift=4, seed=seed), options=options("bc"))
+    assert len(seen) == 12 and len(set(seen[:6])) > 2 and seen[:6] != seen[6:]
+
+
+def test_the_default_preset_follows_the_encoder(demos: DemoDataset) -> None:
+    chosen = options("bc")
+    assert default_preset(demos, chosen) == "pixels"
+    assert default_preset(demos, replace(chosen, frames="random")) == "frozen"
+    own = ConvEncoder((SIZE, SIZE, 3), 8)
+    assert default_preset(demos, replace(chosen, frames="random"), own) == "pixels"
+    assert default_preset(demos, chosen, own.requires_grad_(False)) == "frozen"
 
 
 @pytest.mark.parametrize("shift", [-1, 16])
 def test_a_shift_beyond_the_frame_is_refused(shift: int) -> None:
     with pytest.raises(ValueError, match=f"shift is {shift}: frames can be moved by 0 to 15 pixels"):
         TrainConfig(shift=shift)
+
+
+def test_a_training_does_not_go_on_with_another_frozen_cnn(demos: DemoDataset, tmp_path: Path) -> None:
+    chosen = options("bc", frames=f"agent:{tmp_path}")
+    seen = []
+    for seed in (0, 0, 1):
+        train("bc", demos, replace(TINY, seed=seed), tmp_path, options=options("bc"), overwrite=True)
+        seen.append(fingerprint(train("bc", demos, TINY, options=chosen), TINY, [demos]))
+    assert seen[0] == seen[1] != seen[2]
 
 
 @pytest.mark.parametrize("frames", ["cnn", "random"])

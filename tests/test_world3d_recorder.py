@@ -115,17 +115,34 @@ def test_the_command_collects_and_draws(tmp_path: Path, monkeypatch: pytest.Monk
     assert "knows 2D tasks only" in capsys.readouterr().err
 
 
+def monkeypatch_make(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What `gym.make` is called with from now on."""
+    made, make = [], gym.make
+
+    def spy(*arguments: Any, **named: Any) -> Any:
+        made.append(named)
+        return make(*arguments, **named)
+
+    monkeypatch.setattr(gym, "make", spy)
+    return made
+
+
 def test_the_commands_train_and_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(gym.spec("PIDMNav3D-Zigzag-v0"), "max_episode_steps", 12)
     demos, agent, video = str(tmp_path / "zigzag.npz"), str(tmp_path / "bc"), tmp_path / "bc.mp4"
     main(["collect", "--task", "zigzag-3d", "--episodes", "1", "--image-size", "32", "--out", demos])
-    main(["train", "--agent", "bc", "--demos", demos, "--steps", "2", "--batch-size", "8", "--out", agent])
+    few = ["--steps", "2", "--batch-size", "8"]
+    main(["train", "--agent", "bc", "--task", "zigzag-3d", "--demos", demos, *few, "--out", agent])
     main(["evaluate", agent, "--episodes", "2", "--per-episode", "--video", str(video), "--render"])
     assert "bc on zigzag-3d: " in capsys.readouterr().out and video.stat().st_size > 1000
+    made = monkeypatch_make(monkeypatch)
     main(["evaluate", agent, "--episodes", "1", "--realtime"])
+    assert [arguments["realtime"] for arguments in made] == [True]
     for wrong, message in (
-        (["--task", "zigzag", "--realtime"], "--realtime is for 3D tasks"),
+        (["--task", "zigzag"], "trained on PIDMNav3D-Zigzag-v0: it cannot see the observations of zigzag"),
         (["--video", str(video), "--video-episode", "10"], "there are 0 to 9"),
+        (["--video", str(tmp_path / "bc.avi")], "must end in .gif or .mp4"),
+        (["--episodes", "0"], "--episodes is 0"),
     ):
         with pytest.raises(SystemExit) as stop:
             main(["evaluate", agent, *wrong])

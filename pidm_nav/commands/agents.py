@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import gymnasium as gym
 import numpy as np
 import tyro
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -52,7 +54,7 @@ def train(
 
     Args:
         agent: which one.
-        task: four-room, zigzag, maze or multiroom; by default the demonstrations' own.
+        task: four-room, zigzag, maze or multiroom; with -3d, or tour-3d; by default the demonstrations' own.
         demos: a file or folder of demonstrations; by default the task's human-like ones of the package.
         num_demos: train on so many of them, drawn by the seed.
         out: folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED.
@@ -82,8 +84,12 @@ def train(
 
     if task is None and demos is None:
         raise ValueError("nothing to learn from: give --task, --demos or both")
+    if demos is None and is_3d(str(task)):
+        raise ValueError(
+            f"the package brings no demonstrations of {task}: make some with pidm-nav collect --task {task}"
+        )
     dataset = load_demos(demos if demos is not None else f"{get_task(str(task)).name}/human-like")
-    if task is not None and dataset.task != (get_task(task).name if task != "custom" else task):
+    if task is not None and dataset.task != _stored_name(task):
         raise ValueError(f"the demonstrations are of {dataset.task}, not of {task}: give the right file or task")
     if num_demos is not None:
         dataset = dataset.sample(num_demos, np.random.default_rng(seed))
@@ -151,29 +157,34 @@ def evaluate(
     from pidm_nav.agents.checkpoint import load_agent
     from pidm_nav.evaluate import evaluate as evaluate_policy
 
+    if episodes is not None and episodes < 1:
+        raise ValueError(f"--episodes is {episodes}: it must be at least 1")
+    if video is not None and video.suffix.lower() not in (".mp4", ".gif"):
+        raise ValueError(f"cannot draw to '{video}': its name must end in .gif or .mp4")
     agent = load_agent(folder)
-    name = task if task is not None else str(agent.description.get("task", "unknown"))
-    arguments = {**agent.description.get("env_kwargs", {}), "noise_std": noise_std, "clip_noise": clip_noise}
+    trained_on = str(agent.description.get("task", "unknown"))
+    name = task if task is not None else trained_on
     in_3d = is_3d(name)
+    if in_3d != is_3d(trained_on):
+        raise ValueError(f"the agent was trained on {trained_on}: it cannot see the observations of {name}")
     if realtime and not in_3d:
         raise ValueError(f"--realtime is for 3D tasks: {name} takes as long as it takes")
     count = episodes if episodes is not None else 10 if in_3d else 50
     if video is not None and not 0 <= video_episode < count:
         raise ValueError(f"--video-episode is {video_episode}: there are 0 to {count - 1}")
+    arguments = {**agent.description.get("env_kwargs", {}), "noise_std": noise_std, "clip_noise": clip_noise}
     console = Console()
     began = time.perf_counter()
     if in_3d:
         place = get_level(name).name
         arguments["realtime"] = realtime
-        result = _evaluate_3d(agent, place, count, seed, arguments)
+        result = _evaluate_3d(agent, place, count, seed, arguments, video, video_episode)
     else:
         place = get_task(name).name if name != "custom" else name
         result = evaluate_policy(agent, place, episodes=count, seed=seed, **arguments)
+        if video is not None:
+            result.video(video, video_episode)
     seconds = time.perf_counter() - began
-    if video is not None and in_3d:
-        _film_3d(agent, place, seed + video_episode, arguments, video)
-    elif video is not None:  # first, as a wrong name should not cost the reader a table
-        result.video(video, video_episode)
     if per_episode:
         console.print(_rows(result.table()))
     low, high = result.interval
@@ -189,22 +200,42 @@ def evaluate(
         _show(agent, place, seed + video_episode, arguments)
 
 
-def _evaluate_3d(agent: NavPolicy, level: str, episodes: int, seed: int, arguments: dict[str, Any]) -> EvalResult:
-    from pidm_nav.world3d.rollout import evaluate3d
-
-    with Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task(f"{agent.name} in {level}", total=episodes)
-        ended = partial(progress.advance, bar)
-        return evaluate3d(agent, level, episodes, seed, progress=ended, **arguments)
-
-
-def _film_3d(agent: NavPolicy, level: str, seed: int, arguments: dict[str, Any], path: Path) -> None:
+def _evaluate_3d(
+    agent: NavPolicy,
+    level: str,
+    episodes: int,
+    seed: int,
+    arguments: dict[str, Any],
+    video: Path | None,
+    video_episode: int,
+) -> EvalResult:
     from pidm_nav.render import write_video
     from pidm_nav.world3d.engine import TICS_PER_SECOND
     from pidm_nav.world3d.env import FRAME_SKIP
-    from pidm_nav.world3d.rollout import film3d
+    from pidm_nav.world3d.rollout import evaluate3d
 
-    write_video(film3d(agent, level, seed, **arguments)[1], path, fps=TICS_PER_SECOND / FRAME_SKIP)
+    pictures: list[NDArray[np.uint8]] = []
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task(f"{agent.name} in {level}", total=episodes)
+
+        def watch(env: gym.Env[Any, Any]) -> None:
+            if progress.tasks[bar].completed == video_episode:
+                pictures.append(np.asarray(env.render(), np.uint8))
+
+        filmed: dict[str, Any] = {} if video is None else {"watch": watch, "render_mode": "rgb_array"}
+        result = evaluate3d(
+            agent, level, episodes, seed, progress=partial(progress.advance, bar), **arguments, **filmed
+        )
+    if video is not None:
+        write_video(pictures, video, TICS_PER_SECOND / arguments.get("frame_skip", FRAME_SKIP))
+    return result
+
+
+def _stored_name(task: str) -> str:
+    """A task as datasets call it."""
+    if is_3d(task):
+        return get_level(task).env_id
+    return task if task == "custom" else get_task(task).name
 
 
 def _rows(rows: list[dict[str, Any]]) -> Table:
@@ -217,8 +248,6 @@ def _rows(rows: list[dict[str, Any]]) -> Table:
 
 def _show(agent: NavPolicy, task: str, seed: int, arguments: dict[str, Any]) -> None:
     """One episode in a window."""
-    import gymnasium as gym
-
     found: Task | Level | None = get_level(task) if is_3d(task) else TASKS.get(task)
     env_id = found.env_id if found is not None else "PIDMNav-Custom-v0"
     env = gym.make(env_id, render_mode="human", **arguments)

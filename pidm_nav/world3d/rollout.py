@@ -60,11 +60,12 @@ def evaluate3d(
     seed: int = 0,
     max_steps: int | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
     **env_kwargs: Any,
 ) -> EvalResult:
-    """Roll a policy out as `evaluate` does in 2D; the arguments are those of `collect3d`. Keeps no pictures."""
+    """Roll a policy out as `evaluate` does in 2D; the arguments are those of `roll_out3d`. Keeps no pictures."""
     level = get_level(task)
-    made = roll_out3d(policy, level, episodes, seed, max_steps, progress, keep_observations=False, **env_kwargs)
+    made = roll_out3d(policy, level, episodes, seed, max_steps, progress, False, watch, **env_kwargs)
     reached = np.array([episode.infos["goals_reached"][-1] for episode in made])
     return EvalResult(
         task=level.name,
@@ -108,20 +109,6 @@ def roll_out3d(
     finally:
         env.close()
     return made
-
-
-def film3d(
-    policy: Policy | None, task: str | Level, seed: int = 0, **env_kwargs: Any
-) -> tuple[Episode, list[NDArray[np.uint8]]]:
-    """One episode of a policy and its pictures, larger than those the policy sees."""
-    pictures: list[NDArray[np.uint8]] = []
-
-    def watch(env: gym.Env[Any, Any]) -> None:
-        pictures.append(np.asarray(env.render(), np.uint8))
-
-    kwargs = {**env_kwargs, "render_mode": "rgb_array"}
-    (episode,) = roll_out3d(policy, task, 1, seed, keep_observations=False, watch=watch, **kwargs)
-    return episode, pictures
 
 
 def _episode(
