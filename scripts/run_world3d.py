@@ -5,10 +5,11 @@
 
 For each level, number of demonstrations and seed a CNN is trained with BC on demonstrations of the scripted walker, and
 frozen; then BC and PIDM learn from its vectors, as both do from one pretrained encoder in the paper. The first BC,
-trained end to end, is kept as a third agent. All are rolled out in step with the engine, and the two in real time as
-well, where tics pass while the agent thinks. Demonstrations, agents and scores are kept in --work, so a stopped run
-goes on where it was. A rollout in real time keeps a core busy for a tenth of the time, so several run at once; the
-share of steps that took more tics than they should is written down.
+trained end to end, is kept as a third agent, and a fourth is PIDM shown the current state in place of the future. All
+are rolled out in step with the engine, BC and PIDM also in real time, where tics pass while the agent thinks.
+Demonstrations, agents and scores are kept in --work, so a stopped run goes on where it was. A rollout in real time
+keeps a core busy for a tenth of the time, so several run at once; the share of steps that took more tics than they
+should is written down.
 
 Last, five more demonstrations, made anew each time, tell how far the actions of BC and PIDM are from the walker's, and
 whether PIDM's depends on the future it is shown: the demonstration's own next state, or another one's at that time.
@@ -27,8 +28,10 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from pidm_nav.agents import PIDM, NavPolicy, load_agent, train
+from pidm_nav.agents.predictors import StatePredictor
 from pidm_nav.agents.train import default_options, default_preset, preset
 from pidm_nav.analysis.figures import Row, save_rows
 from pidm_nav.demos import DemoDataset, load_demos, save_demos
@@ -45,13 +48,14 @@ from pidm_nav.world3d.levels import get_level
 from pidm_nav.world3d.rollout import collect3d, roll_out3d
 
 ROOT = Path(__file__).parents[1]
-END_TO_END = "bc-cnn"
-AGENTS = ("bc", "pidm", END_TO_END)
-TITLES = {"bc": "BC", "pidm": "PIDM", END_TO_END: "BC, end to end"}
+END_TO_END, BLIND = "bc-cnn", "pidm-blind"
+AGENTS = ("bc", "pidm", END_TO_END, BLIND)
+TITLES = {"bc": "BC", "pidm": "PIDM", END_TO_END: "BC, end to end", BLIND: "PIDM, shown the present"}
 SIZES = (5, 15, 30)
 MODES = ("synchronous", "real time")
 FIRST_DEMO = 10_000  # seed of the first demonstration; the presets were chosen on others
 HELD_OUT = (20_000, 5)  # seed of the first demonstration that nobody trains on, and their number
+FILM_STEPS = 450
 FIRST_EPISODE = 1_000_000  # seed of the first rollout, likewise
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -62,6 +66,20 @@ parser.add_argument("--realtime", type=int, default=3, help="rollouts of a cell 
 parser.add_argument("--at-once", type=int, default=4, help="cells rolled out in real time at once")
 parser.add_argument("--work", type=Path, default=ROOT / "runs" / "world3d")
 parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "world3d")
+
+
+class Present(StatePredictor):
+    """Says that all will stay as it is."""
+
+    name = "present"
+
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> Present:
+        """Needs no data."""
+        return self
+
+    def predict(self, observations: NDArray[np.float32], state: Any = None) -> NDArray[np.float32]:
+        """The same states again."""
+        return observations
 
 
 class Job(NamedTuple):
@@ -99,6 +117,10 @@ def demos_file(work: Path, level: str) -> Path:
 
 def get_agent(job: Job, agent: str) -> tuple[NavPolicy, float | None]:
     """The trained agent, which is trained first if need be, and the seconds that took."""
+    if agent == BLIND:
+        policy, _ = get_agent(job, "pidm")
+        policy.predictor = Present()
+        return policy, None
     if (job.folder(agent) / "agent.json").exists():
         return load_agent(job.folder(agent)), None
     began = time.perf_counter()
@@ -182,8 +204,8 @@ def write_out(results: Results, levels: list[str], out: Path) -> None:
 
 
 def _line(agent: str, curve: Curve) -> Line:
-    tone = "other" if agent == END_TO_END else agent
-    return Line(TITLES[agent], tone, curve.sizes, mean_curve(curve), std_curve(curve), np.nan)
+    tone = {END_TO_END: "other", BLIND: "third"}.get(agent, agent)
+    return Line(TITLES[agent], tone, curve.sizes, mean_curve(curve), std_curve(curve), np.nan, dashed=agent == BLIND)
 
 
 def future_use(job: Job, held_out: DemoDataset) -> Row:
@@ -207,7 +229,7 @@ def future_use(job: Job, held_out: DemoDataset) -> Row:
 
 
 def film(level: str, size: int, work: Path, out: Path) -> None:
-    """The first rollout of both agents side by side, the one that is done standing still."""
+    """The start of both agents' first rollouts side by side, as long as a demonstration and a bit."""
     films: list[list[Frame]] = []
     titles = []
     for agent in AGENTS[:2]:
@@ -226,9 +248,9 @@ def film(level: str, size: int, work: Path, out: Path) -> None:
         titles.append(f"{TITLES[agent]}: {episode.infos['goals_reached'][-1]} milestones")
     pairs = (
         side_by_side([pictures[min(step, len(pictures) - 1)] for pictures in films], titles)
-        for step in range(max(map(len, films)))
+        for step in range(min(max(map(len, films)), FILM_STEPS))
     )
-    write_video(pairs, out / f"{level}-bc-and-pidm.mp4", fps=TICS_PER_SECOND / FRAME_SKIP)
+    write_video(pairs, out / f"{level}-bc-and-pidm.mp4", fps=TICS_PER_SECOND / FRAME_SKIP, loss=30)
 
 
 def _keep(pictures: list[Frame], env: gym.Env[Any, Any]) -> None:
