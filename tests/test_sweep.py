@@ -151,6 +151,12 @@ def test_other_data_versions_and_strays_do_not_mix(tiny: Sweep, tmp_path: Path, 
     path.write_text(text.replace('"version": "', '"version": "9.'))
     with pytest.raises(ValueError, match=r"made with version 9\..*, not"):
         run_sweep(tiny, tmp_path, here)
+    older = json.loads(text)  # by a version that did not know this setting
+    del older["agents"]["retrieval-bc"]["frames"]
+    path.write_text(json.dumps(older))
+    with pytest.raises(ValueError, match=r"made with agents\.retrieval-bc\.frames unknown, not cnn"):
+        run_sweep(tiny, tmp_path, here)
+    assert json.loads(path.read_text()) == older
     path.unlink()
     with pytest.raises(ValueError, match=r"no manifest\.json"):
         run_sweep(tiny, tmp_path, here)

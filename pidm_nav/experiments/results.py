@@ -22,6 +22,7 @@ from pidm_nav.tasks import TASKS
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+JOINED = ("agents", "training", "demos")  # parts of the manifest that more tasks and agents may join later
 JOBS = "jobs"
 AGENT_ORDER = ("bc", "retrieval-bc", "pidm")
 
@@ -95,7 +96,7 @@ def open_folder(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
             "choose another --out, or the same settings to go on"
         )
     merged = {**before}
-    for part in ("agents", "training", "demos"):  # more tasks and agents may join later
+    for part in JOINED:
         merged[part] = {**before[part], **manifest[part]}
     if merged != before:
         write_json(path, merged, indent=1)
@@ -115,11 +116,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | None:
-    """The first place where both have something and it differs: its name, the old and the new value."""
+    """The first place that differs: its name, the old and the new value; tasks and agents of one alone do not count."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return None if old == new else (place.removeprefix("."), old, new)
-    for key in old:
-        if key in new and (found := _difference(old[key], new[key], f"{place}.{key}")):
+    joins = place.removeprefix(".") in JOINED
+    for key in {**old, **new}:
+        if joins and not (key in old and key in new):
+            continue
+        if found := _difference(old.get(key, "unknown"), new.get(key, "unknown"), f"{place}.{key}"):
             return found
     return None
 
