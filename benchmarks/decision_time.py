@@ -21,8 +21,9 @@ from rich.table import Table
 
 from pidm_nav.agents.train import PRESETS, default_options, train
 from pidm_nav.demos.dataset import DemoDataset, Episode
+from pidm_nav.world3d.engine import TICS_PER_SECOND
 
-TIC = 1000 / 35  # ms
+TIC = 1000 / TICS_PER_SECOND  # ms
 STEPS = 400  # of an episode, as in the tour
 
 

@@ -5,9 +5,8 @@ Frames are drawn in memory (`pygame.Surface`): no display, no audio, no `pygame.
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,6 +197,12 @@ def enlarge(frames: Frame, size: int) -> list[Frame]:
     return [frame.repeat(times, axis=0).repeat(times, axis=1) for frame in frames]
 
 
+def check_video_name(path: Path) -> None:
+    """Refuse a name that `write_video` cannot write to, before any work is done for it."""
+    if path.suffix.lower() not in (".gif", ".mp4"):
+        raise ValueError(f"cannot draw to '{path}': its name must end in .gif or .mp4")
+
+
 def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, every: int = 1, loss: int = 24) -> Path:
     """Save frames as a GIF or an mp4, by the path's extension; an existing file is replaced at the very end.
 
@@ -209,11 +214,7 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
         loss: of an mp4, from 0 to 51 (H.264's constant rate factor): 6 more halve the file.
     """
     path = Path(path)
-    writers: dict[str, Callable[[list[Frame], Path, float], None]]
-    writers = {".gif": _write_gif, ".mp4": functools.partial(_write_mp4, loss=loss)}
-    write = writers.get(path.suffix.lower())
-    if write is None:
-        raise ValueError(f"cannot write a video to '{path}': its name must end in .gif or .mp4")
+    check_video_name(path)
     if every < 1 or fps <= 0:
         raise ValueError(f"every is {every} and fps {fps}: a video keeps each 1st, 2nd, ... frame, at some speed")
     kept = list(frames)
@@ -223,7 +224,10 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
     temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix.lower()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(kept, temporary, fps / every)
+        if path.suffix.lower() == ".gif":
+            _write_gif(kept, temporary, fps / every)
+        else:
+            _write_mp4(kept, temporary, fps / every, loss)
         os.replace(temporary, path)
     except OSError as error:
         reason = error.strerror or error

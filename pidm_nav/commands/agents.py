@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pidm_nav.tasks import TASKS, Task, get_task
-from pidm_nav.world3d.levels import Level, get_level, is_3d
+from pidm_nav.tasks import get_task
+from pidm_nav.world3d.levels import find_task, get_level, is_3d, stored_name
 
 if TYPE_CHECKING:
     from pidm_nav.agents.policy import NavPolicy
@@ -89,7 +89,7 @@ def train(
             f"the package brings no demonstrations of {task}: make some with pidm-nav collect --task {task}"
         )
     dataset = load_demos(demos if demos is not None else f"{get_task(str(task)).name}/human-like")
-    if task is not None and dataset.task != _stored_name(task):
+    if task is not None and dataset.task != (stored_name(task) if task != "custom" else task):
         raise ValueError(f"the demonstrations are of {dataset.task}, not of {task}: give the right file or task")
     if num_demos is not None:
         dataset = dataset.sample(num_demos, np.random.default_rng(seed))
@@ -156,11 +156,12 @@ def evaluate(
     """
     from pidm_nav.agents.checkpoint import load_agent
     from pidm_nav.evaluate import evaluate as evaluate_policy
+    from pidm_nav.render import check_video_name
 
     if episodes is not None and episodes < 1:
         raise ValueError(f"--episodes is {episodes}: it must be at least 1")
-    if video is not None and video.suffix.lower() not in (".mp4", ".gif"):
-        raise ValueError(f"cannot draw to '{video}': its name must end in .gif or .mp4")
+    if video is not None:
+        check_video_name(video)
     agent = load_agent(folder)
     trained_on = str(agent.description.get("task", "unknown"))
     name = task if task is not None else trained_on
@@ -231,13 +232,6 @@ def _evaluate_3d(
     return result
 
 
-def _stored_name(task: str) -> str:
-    """A task as datasets call it."""
-    if is_3d(task):
-        return get_level(task).env_id
-    return task if task == "custom" else get_task(task).name
-
-
 def _rows(rows: list[dict[str, Any]]) -> Table:
     """A table of episodes."""
     table = Table(*rows[0])
@@ -248,7 +242,7 @@ def _rows(rows: list[dict[str, Any]]) -> Table:
 
 def _show(agent: NavPolicy, task: str, seed: int, arguments: dict[str, Any]) -> None:
     """One episode in a window."""
-    found: Task | Level | None = get_level(task) if is_3d(task) else TASKS.get(task)
+    found = find_task(task)
     env_id = found.env_id if found is not None else "PIDMNav-Custom-v0"
     env = gym.make(env_id, render_mode="human", **arguments)
     observation, _ = env.reset(seed=seed)

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats import atomic_file, load_demos, save_demos, to_minari
-from pidm_nav.tasks import TASKS, get_task
-from pidm_nav.world3d.levels import get_level, is_3d
+from pidm_nav.tasks import get_task
+from pidm_nav.world3d.levels import find_task, get_level, is_3d
 
 if TYPE_CHECKING:
     from pidm_nav.drawing import Frame
@@ -133,7 +133,7 @@ def info(files: Files) -> None:
     for file in files:
         dataset = load_demos(file)
         row = dataset.summary()
-        task = get_level(dataset.task) if is_3d(dataset.task) else TASKS.get(dataset.task)
+        task = find_task(dataset.task)
         table.add_row(
             _label(file),
             str(dataset.source.get("made_by", "unknown")),
@@ -192,8 +192,10 @@ def replay(
     """
     if gif is None and not check:
         raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
-    if gif is not None and gif.suffix.lower() not in (".gif", ".mp4"):
-        raise ValueError(f"cannot draw to '{gif}': its name must end in .gif or .mp4")
+    if gif is not None:
+        from pidm_nav.render import check_video_name
+
+        check_video_name(gif)
     dataset = load_demos(file)
     if gif is not None:
         from pidm_nav.render import write_video

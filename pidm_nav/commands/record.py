@@ -10,10 +10,10 @@ from rich.table import Table
 
 from pidm_nav.demos.dataset import Episode
 from pidm_nav.layout import Layout
-from pidm_nav.tasks import TASKS, get_task
+from pidm_nav.tasks import TASKS
 from pidm_nav.world3d.engine import TICS_PER_SECOND
 from pidm_nav.world3d.env import FRAME_SKIP
-from pidm_nav.world3d.levels import LEVELS, get_level, is_3d
+from pidm_nav.world3d.levels import LEVELS, get_level, is_3d, stored_name
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -77,6 +77,7 @@ def record(
     from pidm_nav.demos.recorder import Pace, make_env, run
     from pidm_nav.demos.recorder_screen import Screen, require_display
     from pidm_nav.demos.session import Session
+    from pidm_nav.render import check_video_name
 
     if write_mapping is not None:
         _write_mapping(write_mapping)
@@ -85,8 +86,8 @@ def record(
     if list_devices:
         _print_devices(meaning)
         return
-    if video is not None and video.suffix.lower() not in (".mp4", ".gif"):
-        raise ValueError(f"cannot draw to '{video}': its name must end in .gif or .mp4")
+    if video is not None:
+        check_video_name(video)
     name, env_kwargs = _place(task, layout, room_size)
     if is_3d(name) and (random_start or random_goals):
         raise ValueError(f"{name} has one start and one order of milestones: leave --random-start and -goals out")
@@ -184,9 +185,7 @@ def _place(task: str | None, layout: Path | None, room_size: tuple[int, int]) ->
         raise ValueError(f"no task given: add --task with one of {', '.join([*TASKS, *LEVELS])}")
     if task == "custom":
         raise ValueError("--task custom needs --layout: the file of your map")
-    if is_3d(task):
-        return get_level(task).env_id, {}
-    return get_task(task).name, {}
+    return stored_name(task), {}
 
 
 def _steps_per_second(name: str) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.layout import BOX, GOAL_MARKS, Layout
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import TASKS, Task, get_task
 
 UNITS = 3
 """Engine units a pixel of the 2D room: doors one cell wide are twice as wide as the walker."""
@@ -153,6 +153,16 @@ def get_level(name: str | Level) -> Level:
 def is_3d(name: str) -> bool:
     """Whether it spells a 3D level, known or not: `tour-3d`, `Tour3D` or `PIDMNav3D-Tour-v0`."""
     return "3d" in name.lower()
+
+
+def find_task(name: str) -> Task | Level | None:
+    """The 2D task or the level of that name, None for a map of one's own."""
+    return get_level(name) if is_3d(name) else TASKS.get(name)
+
+
+def stored_name(task: str) -> str:
+    """How datasets call a 2D task or a level."""
+    return get_level(task).env_id if is_3d(task) else get_task(task).name
 
 
 ROOMS = (  # looks for the rooms of the 2D maps
