@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.humanlike import HumanLike
-from pidm_nav.demos.planner import planner_for
-from pidm_nav.demos.routes import routes_for
-from pidm_nav.evaluate import Policy
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.experts.planner import planner_for
+from pidm_nav.demos.experts.routes import routes_for
+from pidm_nav.rollout import Policy
 from pidm_nav.tasks import TASKS, Task, join_state
 
 

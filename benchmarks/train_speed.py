@@ -26,8 +26,8 @@ from pidm_nav.agents.networks import Encoder, Head
 from pidm_nav.agents.predictors import NearestNeighbour
 from pidm_nav.agents.train import PRESETS, train
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats import load_demos
-from pidm_nav.evaluate import evaluate
+from pidm_nav.demos.formats.npz import load_demos
+from pidm_nav.rollout import evaluate
 
 TARGET = 0.9
 FIRST_CHECKPOINT = 5_000

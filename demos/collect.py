@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.evaluate import Policy, Progress, make_rows, roll_out
+from pidm_nav.rollout import Policy, Progress, make_rows, roll_out
 from pidm_nav.tasks import Task
 
 

@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, Episode, has_goal_flags
-from pidm_nav.layout import MARGIN, Layout
-from pidm_nav.physics import SPEED, Physics
 from pidm_nav.tasks import TASKS, join_state, split_state
-from pidm_nav.vector import NavVectorEnv
+from pidm_nav.world2d.layout import MARGIN, Layout
+from pidm_nav.world2d.physics import SPEED, Physics
+from pidm_nav.world2d.vector import NavVectorEnv
 from pidm_nav.world3d.levels import is_3d
 
 SIGMAS = 6.0  # noise beyond this many standard deviations is called impossible

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout, demo_states
-from pidm_nav.layout import Layout
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.layout import Layout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ def _draw_panel(ax: Axes, layout: Layout, datasets: Mapping[str, DemoDataset]) -
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import withStroke
 
-    from pidm_nav.render import draw_map
+    from pidm_nav.world2d.render import draw_map
 
     draw_map(ax, layout)
     for number in ax.texts:

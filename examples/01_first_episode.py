@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium as gym
 
 import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.render import write_video
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.world2d.render import write_video
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="only every tenth frame")

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="fewer environments")

@@ -13,11 +13,11 @@ import gymnasium as gym
 import pidm_nav  # noqa: F401, registers the ids
 from pidm_nav.agents import TrainConfig, train
 from pidm_nav.demos import load_demos
-from pidm_nav.demos.demo_file import DemoFile
-from pidm_nav.demos.gamepad import Reading
-from pidm_nav.demos.humanlike import HumanLike
-from pidm_nav.demos.session import Session
-from pidm_nav.evaluate import evaluate
+from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.recorder.demo_file import DemoFile
+from pidm_nav.demos.recorder.gamepad import Reading
+from pidm_nav.demos.recorder.session import Session
+from pidm_nav.rollout import evaluate
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="fewer episodes and training steps")

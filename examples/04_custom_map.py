@@ -11,9 +11,9 @@ import argparse
 from matplotlib.figure import Figure
 
 from pidm_nav import Layout
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.evaluate import evaluate
-from pidm_nav.render import draw_map
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.rollout import evaluate
+from pidm_nav.world2d.render import draw_map
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="fewer episodes")

@@ -11,7 +11,7 @@ import numpy as np
 
 from pidm_nav.agents import PRESETS, TrainConfig, train
 from pidm_nav.demos import load_demos
-from pidm_nav.evaluate import evaluate
+from pidm_nav.rollout import evaluate
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="one seed, a short training: too short for a good agent")

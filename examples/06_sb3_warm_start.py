@@ -17,7 +17,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from pidm_nav.agents import BC, TrainConfig, train
 from pidm_nav.agents.policy import AgentConfig
 from pidm_nav.demos import load_demos
-from pidm_nav.evaluate import evaluate
+from pidm_nav.rollout import evaluate
 
 
 class AgentFeatures(BaseFeaturesExtractor):

@@ -11,7 +11,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 import pidm_nav  # noqa: F401, registers the ids
 from pidm_nav.agents import TrainConfig, train
 from pidm_nav.demos import load_demos
-from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="fewer episodes and training steps")

@@ -15,7 +15,7 @@ from torchrl.envs.utils import check_env_specs
 
 import pidm_nav  # noqa: F401, registers the ids
 from pidm_nav.demos import DemoDataset, Episode
-from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="fewer episodes")

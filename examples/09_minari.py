@@ -12,7 +12,7 @@ import numpy as np
 
 from pidm_nav.demos import load_demos, to_minari
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="fewer episodes")

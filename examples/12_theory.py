@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from pidm_nav.analysis.theory_gaussian import LinearGaussian, squared_errors
-from pidm_nav.analysis.theory_terms import measured_efficiency, sample_efficiency
+from pidm_nav.theory.gaussian import LinearGaussian, squared_errors
+from pidm_nav.theory.terms import measured_efficiency, sample_efficiency
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="fewer datasets, wider error bars")

@@ -6,10 +6,10 @@ and in a 3D world, with the extra `3d`, `PIDMNav3D-FourRoom-v0`, `-Zigzag-`, `-M
 
 import gymnasium as gym
 
-from pidm_nav.env import NavEnv
-from pidm_nav.layout import Layout
 from pidm_nav.tasks import TASKS, Task, get_task
-from pidm_nav.vector import NavVectorEnv
+from pidm_nav.world2d.env import NavEnv
+from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.vector import NavVectorEnv
 from pidm_nav.world3d.levels import LEVELS
 
 __version__ = "0.1.0"
@@ -32,8 +32,8 @@ def _register() -> None:
         if env_id not in gym.registry:  # importing twice must not warn
             gym.register(
                 env_id,
-                entry_point="pidm_nav.env:NavEnv",
-                vector_entry_point="pidm_nav.vector:NavVectorEnv",
+                entry_point="pidm_nav.world2d.env:NavEnv",
+                vector_entry_point="pidm_nav.world2d.vector:NavVectorEnv",
                 max_episode_steps=max_steps,
                 kwargs=arguments,
             )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.layout import Layout
+from pidm_nav.world2d.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Task:
     @cached_property
     def layout(self) -> Layout:
         """The task's map."""
-        text = (files("pidm_nav") / "maps" / f"{self.name}.txt").read_text(encoding="utf-8")
+        text = (files("pidm_nav.world2d") / "maps" / f"{self.name}.txt").read_text(encoding="utf-8")
         return Layout.parse(text, self.room_size)
 
 

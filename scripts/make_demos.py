@@ -14,9 +14,9 @@ import argparse
 from pathlib import Path
 
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.formats import load_demos, save_demos
-from pidm_nav.demos.humanlike import HumanLike
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.demos.statistics import PlayStatistics, play_statistics
 from pidm_nav.tasks import TASKS
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pidm_nav.physics import Physics
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.physics import Physics
 
 
 def main() -> None:

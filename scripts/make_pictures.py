@@ -24,17 +24,17 @@ from PIL import Image
 
 import pidm_nav  # noqa: F401  registers the environments
 from pidm_nav.cli import main as pidm_nav_command
-from pidm_nav.demos.demo_file import DemoFile
-from pidm_nav.demos.formats import load_demos
-from pidm_nav.demos.gamepad import Reading
-from pidm_nav.demos.humanlike import HumanLike
-from pidm_nav.demos.mapping import Mapping
-from pidm_nav.demos.recorder_screen import draw_session
-from pidm_nav.demos.session import Session
+from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.formats.npz import load_demos
+from pidm_nav.demos.recorder.demo_file import DemoFile
+from pidm_nav.demos.recorder.gamepad import Reading
+from pidm_nav.demos.recorder.mapping import Mapping
+from pidm_nav.demos.recorder.screen import draw_session
+from pidm_nav.demos.recorder.session import Session
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.drawing import Frame
-from pidm_nav.render import render_state
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.drawing import Frame
+from pidm_nav.world2d.render import render_state
 from pidm_nav.world3d.rollout import roll_out3d
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

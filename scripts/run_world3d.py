@@ -35,13 +35,13 @@ from pidm_nav.agents.predictors import StatePredictor
 from pidm_nav.agents.train import default_options, default_preset, preset
 from pidm_nav.analysis.figures import Row, save_rows
 from pidm_nav.demos import DemoDataset, load_demos, save_demos
-from pidm_nav.drawing import Frame
 from pidm_nav.experiments.curves import Curve, mean_curve, std_curve
 from pidm_nav.experiments.efficiency import welch_tests
 from pidm_nav.experiments.engines import Outcome, run_local
 from pidm_nav.experiments.figures import Figure, Line, Panel, draw
 from pidm_nav.experiments.results import write_json
-from pidm_nav.render import side_by_side, write_video
+from pidm_nav.world2d.drawing import Frame
+from pidm_nav.world2d.render import side_by_side, write_video
 from pidm_nav.world3d.engine import TICS_PER_SECOND
 from pidm_nav.world3d.env import FRAME_SKIP
 from pidm_nav.world3d.levels import get_level

@@ -26,11 +26,11 @@ from pidm_nav.analysis.predictor import error_curve, noise_floor, predict_episod
 from pidm_nav.commands import analysis as commands
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.experiments.results import identity, open_folder, write_result
 from pidm_nav.experiments.sweep import Sweep, sample_demos
-from pidm_nav.physics import SPEED
 from pidm_nav.tasks import split_state
+from pidm_nav.world2d.physics import SPEED
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -27,12 +27,12 @@ from pidm_nav.commands.agents import evaluate as evaluate_command
 from pidm_nav.commands.agents import train as train_command
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.formats import load_demos, save_demos
-from pidm_nav.evaluate import evaluate
-from pidm_nav.layout import Layout
-from pidm_nav.render import render_state
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.formats.npz import load_demos, save_demos
+from pidm_nav.rollout import evaluate
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.render import render_state
 
 SIZE = 32
 MAP = """

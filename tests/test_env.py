@@ -16,8 +16,8 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.utils.env_match import check_environments_match
 
 import pidm_nav
-from pidm_nav.layout import MARGIN
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.layout import MARGIN
 
 IDS = [task.env_id for task in TASKS.values()]
 CUSTOM = "..........\n.A..#...1.\n....#.....\n....#...2.\n..........\n"

@@ -4,9 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from pidm_nav import evaluate as evaluate_module
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.evaluate import evaluate, roll_out
+from pidm_nav import rollout as evaluate_module
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.rollout import evaluate, roll_out
 from pidm_nav.tasks import TASKS
 
 LANE = {"layout": "............\n.A.1.2..3...\n............\n", "room_size": [600, 150]}

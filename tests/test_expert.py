@@ -9,10 +9,10 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 import pidm_nav  # noqa: F401  registers the ids
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.planner import FAR, compass, planner_for
-from pidm_nav.layout import Layout
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.planner import FAR, compass, planner_for
 from pidm_nav.tasks import TASKS, Task, join_state
+from pidm_nav.world2d.layout import Layout
 
 PAPER_ASTAR = {"four-room": 122.96, "zigzag": 76.40, "maze": 195.54, "multiroom": 262.92}
 PAPER_HUMAN = {"four-room": 116.42, "zigzag": 80.18, "maze": 195.70, "multiroom": 259.22}

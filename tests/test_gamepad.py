@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_gamepad import OTHER, VirtualGamepad
 
-from pidm_nav.demos.gamepad import Inputs, list_devices
-from pidm_nav.demos.keyboard import PRESS, RELEASE, Ramp
-from pidm_nav.demos.mapping import BUTTONS, COMMANDS, Mapping, read_mapping, write_mapping
+from pidm_nav.demos.recorder.gamepad import Inputs, list_devices
+from pidm_nav.demos.recorder.keyboard import PRESS, RELEASE, Ramp
+from pidm_nav.demos.recorder.mapping import BUTTONS, COMMANDS, Mapping, read_mapping, write_mapping
 
 FRAME = 1 / 30
 
@@ -258,8 +258,8 @@ def test_a_button_let_go_within_a_frame_counts(plug):
 STOP_AND_START = """
 import pygame
 from virtual_gamepad import VirtualGamepad
-from pidm_nav.demos.gamepad import Inputs
-from pidm_nav.demos.mapping import Mapping
+from pidm_nav.demos.recorder.gamepad import Inputs
+from pidm_nav.demos.recorder.mapping import Mapping
 
 for _ in range(3):
     pygame.joystick.quit()

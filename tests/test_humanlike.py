@@ -12,12 +12,12 @@ from gymnasium.vector import AutoresetMode
 import pidm_nav  # noqa: F401  registers the ids
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.humanlike import Habits, HumanLike
-from pidm_nav.demos.routes import TASTES, routes_for
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.humanlike import Habits, HumanLike
+from pidm_nav.demos.experts.routes import TASTES, routes_for
 from pidm_nav.demos.statistics import play_statistics
-from pidm_nav.layout import Layout
 from pidm_nav.tasks import TASKS, Task, join_state
+from pidm_nav.world2d.layout import Layout
 
 # The paper's people, 50 episodes a task: mean, standard deviation and extremes of the length, mean stick deflection,
 # variance of actions within 60 px of a goal, and that variance in the same place, near goals and elsewhere.

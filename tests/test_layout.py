@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pidm_nav.layout import BOX, GOAL_MARKS, Layout
 from pidm_nav.tasks import TASKS, get_task
+from pidm_nav.world2d.layout import BOX, GOAL_MARKS, Layout
 
 SMALL = """
 ##########

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pidm_nav.layout import BOX, MARGIN, Layout
-from pidm_nav.physics import SPEED, Physics
 from pidm_nav.tasks import TASKS, join_state, split_state
+from pidm_nav.world2d.layout import BOX, MARGIN, Layout
+from pidm_nav.world2d.physics import SPEED, Physics
 
 GOLDEN = Path(__file__).parent / "golden_physics.npz"  # made by scripts/make_golden_physics.py
 

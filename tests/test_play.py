@@ -7,15 +7,16 @@ import tyro
 
 from pidm_nav import TASKS
 from pidm_nav.commands import record as commands
-from pidm_nav.demos import load_demos, recorder
+from pidm_nav.demos import load_demos
+from pidm_nav.demos.recorder import loop as recorder
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.gamepad import Reading
-from pidm_nav.demos.mapping import Mapping
-from pidm_nav.demos.race import Rival
-from pidm_nav.demos.recorder import Pace, make_env
-from pidm_nav.demos.recorder_screen import GHOST, PANEL, draw_session
-from pidm_nav.demos.session import Session
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.recorder.gamepad import Reading
+from pidm_nav.demos.recorder.loop import Pace, make_env
+from pidm_nav.demos.recorder.mapping import Mapping
+from pidm_nav.demos.recorder.race import Rival
+from pidm_nav.demos.recorder.screen import GHOST, PANEL, draw_session
+from pidm_nav.demos.recorder.session import Session
 
 
 def race(task: str, policy, person, **env_kwargs) -> Session:

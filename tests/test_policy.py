@@ -15,7 +15,7 @@ from pidm_nav.agents.networks import Encoder
 from pidm_nav.agents.pidm import PIDMConfig
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.tasks import TASKS
 
 ENV_ID = "PIDMNav-FourRoom-v0"

@@ -11,7 +11,7 @@ from pidm_nav.agents.retrieval import RetrievalBC, StateIndex
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.demos.expert import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.tasks import TASKS
 
 

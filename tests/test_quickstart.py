@@ -15,10 +15,10 @@ from PIL import Image
 
 from pidm_nav.agents import load_agent
 from pidm_nav.cli import main
-from pidm_nav.demos.formats import load_demos
-from pidm_nav.evaluate import evaluate
+from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.experiments import quickstart, quickstart_page
 from pidm_nav.experiments.curves import Curve
+from pidm_nav.rollout import evaluate
 
 PLAN = quickstart.FAST
 TRAININGS = 2 * len(PLAN.seeds) * (len(PLAN.sizes) + len(PLAN.astar_sizes))

@@ -18,16 +18,18 @@ from virtual_gamepad import VirtualGamepad
 import pidm_nav
 from pidm_nav import TASKS
 from pidm_nav.commands import record as commands
-from pidm_nav.demos import DemoDataset, demo_file, load_demos, recorder, save_demos
+from pidm_nav.demos import DemoDataset, load_demos, save_demos
+from pidm_nav.demos.recorder import demo_file
+from pidm_nav.demos.recorder import loop as recorder
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.demo_file import DemoFile
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.gamepad import Inputs, Reading
-from pidm_nav.demos.mapping import Mapping
-from pidm_nav.demos.recorder import Pace, make_env, run
-from pidm_nav.demos.recorder_screen import PANEL, Screen, draw_session
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.recorder.demo_file import DemoFile
+from pidm_nav.demos.recorder.gamepad import Inputs, Reading
+from pidm_nav.demos.recorder.loop import Pace, make_env, run
+from pidm_nav.demos.recorder.mapping import Mapping
+from pidm_nav.demos.recorder.screen import PANEL, Screen, draw_session
+from pidm_nav.demos.recorder.session import Session
 from pidm_nav.demos.replay import check_demos
-from pidm_nav.demos.session import Session
 
 MAP = "########\n#......#\n#.A..1.#\n#......#\n########\n"
 ENV_KWARGS = {"clip_noise": True, "noise_std": 0.2}
@@ -616,9 +618,9 @@ def test_without_a_display_one_sentence_says_so(tmp_path, command):
 RECORD_FOREVER = """
 import itertools, sys
 import gymnasium as gym
-from pidm_nav.demos.demo_file import DemoFile
-from pidm_nav.demos.gamepad import Reading
-from pidm_nav.demos.session import Session
+from pidm_nav.demos.recorder.demo_file import DemoFile
+from pidm_nav.demos.recorder.gamepad import Reading
+from pidm_nav.demos.recorder.session import Session
 
 kwargs = {"clip_noise": True, "noise_std": 0.2}
 file = DemoFile(sys.argv[1], "four-room", kwargs)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import binary_dilation, binary_erosion
 
-from pidm_nav.drawing import COLOURS, FLOOR, WALL
-from pidm_nav.layout import Layout
-from pidm_nav.render import Window, draw_map, frame_shape, render_state, side_by_side, write_video
 from pidm_nav.tasks import TASKS, join_state
+from pidm_nav.world2d.drawing import COLOURS, FLOOR, WALL
+from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.render import Window, draw_map, frame_shape, render_state, side_by_side, write_video
 
 WIDE = Layout.parse("###########\n#.........#\n#.A.....1.#\n#.........#\n###########", (600, 200))
 NO_DISPLAY = {
@@ -150,7 +150,7 @@ def test_frames_need_no_display_and_no_audio() -> None:
     done = run(
         """
 import numpy as np
-from pidm_nav.render import render_state, side_by_side
+from pidm_nav.world2d.render import render_state, side_by_side
 from pidm_nav.tasks import TASKS, join_state
 import pygame
 def forbidden(*_): raise AssertionError("initialised too much")
@@ -170,7 +170,7 @@ print("ok")
 
 def test_importing_brings_neither_pygame_nor_matplotlib() -> None:
     done = run(
-        "import sys, pidm_nav.render\nprint({'pygame', 'matplotlib', 'imageio', 'scipy', 'PIL'} & {*sys.modules})"
+        "import sys, pidm_nav.world2d.render\nprint({'pygame', 'matplotlib', 'imageio', 'scipy', 'PIL'} & {*sys.modules})"
     )
     assert done.stdout == "set()\n", done.stderr
 
@@ -211,7 +211,7 @@ def test_window_without_a_display_says_so(driver: str | None) -> None:
     done = run(
         """
 import numpy as np
-from pidm_nav.render import Window
+from pidm_nav.world2d.render import Window
 window = Window()
 try:
     window.show(np.zeros((40, 40, 3), np.uint8))

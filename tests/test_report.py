@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pidm_nav.cli import main
-from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.experiments import paper
 from pidm_nav.experiments.page import render_page
 from pidm_nav.experiments.report import make_report, write_report

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.demos.replay import check_demos
 from pidm_nav.tasks import TASKS
 

@@ -17,8 +17,8 @@ import pytest
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.formats import load_demos, save_demos
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.experiments import engines
 from pidm_nav.experiments.engines import Outcome, attempt, run_local, run_ray
 from pidm_nav.experiments.results import Cell, make_curves, read_results

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pidm_nav.analysis import theory, theory_fisher, theory_gaussian, theory_tabular
-from pidm_nav.analysis.theory_gaussian import GaussianPredictor, LinearGaussian
-from pidm_nav.analysis.theory_tabular import TabularProblem
-from pidm_nav.analysis.theory_terms import Measured, measured_efficiency, sample_efficiency, samples_needed
+from pidm_nav.theory import fisher as theory_fisher
+from pidm_nav.theory import gaussian as theory_gaussian
+from pidm_nav.theory import report as theory
+from pidm_nav.theory import tabular as theory_tabular
+from pidm_nav.theory.gaussian import GaussianPredictor, LinearGaussian
+from pidm_nav.theory.tabular import TabularProblem
+from pidm_nav.theory.terms import Measured, measured_efficiency, sample_efficiency, samples_needed
 
 CONTROLS = (0.0, 0.3, 1.0, 2.5)
 SIZES = np.unique(np.geomspace(20, 1200, 60).astype(np.int64))

@@ -22,10 +22,10 @@ from pidm_nav.commands.agents import evaluate as evaluate_command
 from pidm_nav.commands.agents import train as train_command
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.formats import load_demos, save_demos
-from pidm_nav.evaluate import evaluate
-from pidm_nav.layout import Layout
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.formats.npz import load_demos, save_demos
+from pidm_nav.rollout import evaluate
+from pidm_nav.world2d.layout import Layout
 
 SMALL = {"encoder_sizes": (64, 64), "head_sizes": (32,)}
 TINY = TrainConfig(steps=60, batch_size=32, log_every=20)
@@ -102,7 +102,7 @@ from pidm_nav.agents import TrainConfig, train
 from pidm_nav.agents import loop
 from pidm_nav.agents.pidm import PIDMConfig
 from pidm_nav.agents.policy import AgentConfig
-from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.formats.npz import load_demos
 import os, signal
 agent, demos, out = sys.argv[1:]
 make = PIDMConfig if agent == "pidm" else AgentConfig

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pidm_nav.demos.formats import load_demos, save_demos
-from pidm_nav.world3d.expert import Expert3D
+from pidm_nav.demos.experts.walker3d import Expert3D
+from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.world3d.levels import LEVELS, get_level
 from pidm_nav.world3d.rollout import collect3d, evaluate3d, roll_out3d
 

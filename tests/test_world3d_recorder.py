@@ -11,13 +11,13 @@ import pytest
 from virtual_gamepad import VirtualGamepad
 
 from pidm_nav.cli import main
-from pidm_nav.demos.demo_file import DemoFile
-from pidm_nav.demos.formats import load_demos, save_demos
-from pidm_nav.demos.gamepad import Inputs, Reading
-from pidm_nav.demos.mapping import Mapping, read_mapping, write_mapping
-from pidm_nav.demos.recorder import Pace, run
-from pidm_nav.demos.recorder_screen import PANEL, Screen, draw_session
-from pidm_nav.demos.session import Session
+from pidm_nav.demos.formats.npz import load_demos, save_demos
+from pidm_nav.demos.recorder.demo_file import DemoFile
+from pidm_nav.demos.recorder.gamepad import Inputs, Reading
+from pidm_nav.demos.recorder.loop import Pace, run
+from pidm_nav.demos.recorder.mapping import Mapping, read_mapping, write_mapping
+from pidm_nav.demos.recorder.screen import PANEL, Screen, draw_session
+from pidm_nav.demos.recorder.session import Session
 
 pytest.importorskip("vizdoom", reason="the extra 3d is not installed")
 

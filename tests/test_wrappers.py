@@ -10,9 +10,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import pidm_nav  # noqa: F401
-from pidm_nav.drawing import COLOURS, FLOOR
 from pidm_nav.tasks import TASKS
-from pidm_nav.wrappers import ExogenousNoise
+from pidm_nav.world2d.distractors import ExogenousNoise
+from pidm_nav.world2d.drawing import COLOURS, FLOOR
 
 KINDS = ("iid", "random_walk")
 Rollout = tuple[np.ndarray, np.ndarray]

@@ -23,9 +23,9 @@ from pidm_nav.analysis.clusters import cluster_states, state_dataset
 from pidm_nav.analysis.gap import Gap, measure_gap
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout
-from pidm_nav.layout import Layout
-from pidm_nav.physics import SPEED, Physics
 from pidm_nav.tasks import TASKS, join_state, split_state
+from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.physics import SPEED, Physics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

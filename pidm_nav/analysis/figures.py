@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats import atomic_file
+from pidm_nav.demos.formats.npz import atomic_file
 from pidm_nav.tasks import TASKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pidm_nav.layout import Layout
+    from pidm_nav.world2d.layout import Layout
 
 Row = dict[str, Any]
 # Blue and orange are the paper's for people and the planner.
@@ -70,7 +70,7 @@ def draw_room(ax: Axes, layout: Layout) -> None:
     """The map without a frame, its goals' numbers readable over marks and arrows."""
     from matplotlib.patheffects import withStroke
 
-    from pidm_nav.render import draw_map
+    from pidm_nav.world2d.render import draw_map
 
     draw_map(ax, layout)
     for number in ax.texts:

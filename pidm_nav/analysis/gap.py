@@ -24,8 +24,8 @@ from pidm_nav.analysis import figures
 from pidm_nav.analysis.clusters import Array, Floats, Integers, cluster_states, state_dataset
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout
-from pidm_nav.layout import Layout
 from pidm_nav.tasks import split_state
+from pidm_nav.world2d.layout import Layout
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from pidm_nav.analysis import figures
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.physics import SPEED
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.physics import SPEED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

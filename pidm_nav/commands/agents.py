@@ -21,7 +21,7 @@ from pidm_nav.world3d.levels import find_task, get_level, is_3d, stored_name
 
 if TYPE_CHECKING:
     from pidm_nav.agents.policy import NavPolicy
-    from pidm_nav.evaluate import EvalResult
+    from pidm_nav.rollout import EvalResult
 
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
 
@@ -80,7 +80,7 @@ def train(
     from pidm_nav.agents.train import default_options, default_preset
     from pidm_nav.agents.train import preset as preset_config
     from pidm_nav.agents.train import train as train_agent
-    from pidm_nav.demos.formats import load_demos
+    from pidm_nav.demos.formats.npz import load_demos
 
     if task is None and demos is None:
         raise ValueError("nothing to learn from: give --task, --demos or both")
@@ -155,8 +155,8 @@ def evaluate(
         render: show one episode in a window.
     """
     from pidm_nav.agents.checkpoint import load_agent
-    from pidm_nav.evaluate import evaluate as evaluate_policy
-    from pidm_nav.render import check_video_name
+    from pidm_nav.rollout import evaluate as evaluate_policy
+    from pidm_nav.world2d.render import check_video_name
 
     if episodes is not None and episodes < 1:
         raise ValueError(f"--episodes is {episodes}: it must be at least 1")
@@ -210,7 +210,7 @@ def _evaluate_3d(
     video: Path | None,
     video_episode: int,
 ) -> EvalResult:
-    from pidm_nav.render import write_video
+    from pidm_nav.world2d.render import write_video
     from pidm_nav.world3d.engine import TICS_PER_SECOND
     from pidm_nav.world3d.env import FRAME_SKIP
     from pidm_nav.world3d.rollout import evaluate3d

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from pidm_nav.analysis import figures
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.tasks import get_task
 
 Demos = Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE...")]
@@ -219,7 +219,7 @@ def theory(out: Path, seed: int = 0, fast: bool = False) -> None:
         seed: of the samples.
         fast: fewer samples, wider error bars.
     """
-    from pidm_nav.analysis.theory import run
+    from pidm_nav.theory.report import run
 
     folder = _folder(out)
     rows = run(folder, seed, fast)

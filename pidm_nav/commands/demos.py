@@ -12,13 +12,13 @@ from rich.progress import Progress, track
 from rich.table import Table
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats import atomic_file, load_demos, save_demos, to_minari
+from pidm_nav.demos.formats.npz import atomic_file, load_demos, save_demos, to_minari
 from pidm_nav.tasks import get_task
 from pidm_nav.world3d.levels import find_task, get_level, is_3d
 
 if TYPE_CHECKING:
-    from pidm_nav.drawing import Frame
-    from pidm_nav.evaluate import Policy
+    from pidm_nav.rollout import Policy
+    from pidm_nav.world2d.drawing import Frame
 
 Files = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE...")]
 File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -74,7 +74,7 @@ def collect(
         raise ValueError("--expert scripted knows 3D tasks only: choose astar or human-like")
     place: Any = task
     if layout is not None:
-        from pidm_nav.layout import Layout
+        from pidm_nav.world2d.layout import Layout
 
         task, place = "custom", Layout.load(layout, room_size)
         env_kwargs |= {"layout": place.text, "room_size": list(room_size)}
@@ -84,11 +84,11 @@ def collect(
         raise ValueError("--task custom needs --layout: the file of your map")
     policy: Policy
     if expert == "astar":
-        from pidm_nav.demos.expert import AStarExpert
+        from pidm_nav.demos.experts.astar import AStarExpert
 
         policy = AStarExpert(place, speed=speed, directions=None if any_angle else 8)
     else:
-        from pidm_nav.demos.humanlike import HumanLike
+        from pidm_nav.demos.experts.humanlike import HumanLike
 
         policy = HumanLike(place, seed=seed)
     with Progress(console=Console(stderr=True)) as progress:
@@ -193,12 +193,12 @@ def replay(
     if gif is None and not check:
         raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
     if gif is not None:
-        from pidm_nav.render import check_video_name
+        from pidm_nav.world2d.render import check_video_name
 
         check_video_name(gif)
     dataset = load_demos(file)
     if gif is not None:
-        from pidm_nav.render import write_video
+        from pidm_nav.world2d.render import write_video
 
         frames = _frames(dataset, episode, size)
         write_video(track(frames, f"episode {episode}", console=Console(stderr=True), transient=True), gif, fps)
@@ -234,7 +234,7 @@ def plot(files: Files, out: Path = Path("traces.png"), episodes: int | None = No
 def _frames(dataset: DemoDataset, episode: int, size: int) -> Sequence[Frame]:
     """The pictures of an episode: drawn over its map, or those it holds."""
     from pidm_nav.demos.replay import demo_layout, demo_states
-    from pidm_nav.render import enlarge, render_state
+    from pidm_nav.world2d.render import enlarge, render_state
 
     if dataset.episodes[0].observations.ndim == 4 and is_3d(dataset.task):
         if not -len(dataset) <= episode < len(dataset):

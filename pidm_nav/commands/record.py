@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pidm_nav.demos.dataset import Episode
-from pidm_nav.layout import Layout
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.layout import Layout
 from pidm_nav.world3d.engine import TICS_PER_SECOND
 from pidm_nav.world3d.env import FRAME_SKIP
 from pidm_nav.world3d.levels import LEVELS, get_level, is_3d, stored_name
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
     from pidm_nav.agents.policy import NavPolicy
-    from pidm_nav.demos.demo_file import DemoFile
-    from pidm_nav.demos.mapping import Mapping
-    from pidm_nav.demos.race import Rival
+    from pidm_nav.demos.recorder.demo_file import DemoFile
+    from pidm_nav.demos.recorder.mapping import Mapping
+    from pidm_nav.demos.recorder.race import Rival
 
 EXPERTS = ("astar", "human-like")
 OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")  # what an agent's environment may differ in
@@ -72,12 +72,12 @@ def record(
         room_size: width and height of its room in pixels.
         size: side of the map on the screen in pixels; by default it fits.
     """
-    from pidm_nav.demos.demo_file import DemoFile
-    from pidm_nav.demos.gamepad import Inputs
-    from pidm_nav.demos.recorder import Pace, make_env, run
-    from pidm_nav.demos.recorder_screen import Screen, require_display
-    from pidm_nav.demos.session import Session
-    from pidm_nav.render import check_video_name
+    from pidm_nav.demos.recorder.demo_file import DemoFile
+    from pidm_nav.demos.recorder.gamepad import Inputs
+    from pidm_nav.demos.recorder.loop import Pace, make_env, run
+    from pidm_nav.demos.recorder.screen import Screen, require_display
+    from pidm_nav.demos.recorder.session import Session
+    from pidm_nav.world2d.render import check_video_name
 
     if write_mapping is not None:
         _write_mapping(write_mapping)
@@ -143,10 +143,10 @@ def play(
         room_size: width and height of its room in pixels.
         size: side of the map on the screen in pixels; by default it fits.
     """
-    from pidm_nav.demos.gamepad import Inputs
-    from pidm_nav.demos.recorder import Pace, make_env, run
-    from pidm_nav.demos.recorder_screen import Screen, require_display
-    from pidm_nav.demos.session import Session
+    from pidm_nav.demos.recorder.gamepad import Inputs
+    from pidm_nav.demos.recorder.loop import Pace, make_env, run
+    from pidm_nav.demos.recorder.screen import Screen, require_display
+    from pidm_nav.demos.recorder.session import Session
 
     meaning = _read_mapping(mapping)
     trained = None if agent is None or agent in EXPERTS else _load(agent)
@@ -199,13 +199,13 @@ def _title(name: str) -> str:
 
 
 def _read_mapping(path: Path | None) -> Mapping:
-    from pidm_nav.demos.mapping import Mapping, read_mapping
+    from pidm_nav.demos.recorder.mapping import Mapping, read_mapping
 
     return Mapping() if path is None else read_mapping(path)
 
 
 def _write_mapping(path: Path) -> None:
-    from pidm_nav.demos.mapping import write_mapping
+    from pidm_nav.demos.recorder.mapping import write_mapping
 
     if path.exists():
         raise FileExistsError(f"'{path}' exists: choose another name for the mapping")
@@ -214,7 +214,7 @@ def _write_mapping(path: Path) -> None:
 
 
 def _print_devices(mapping: Mapping) -> None:
-    from pidm_nav.demos.gamepad import list_devices
+    from pidm_nav.demos.recorder.gamepad import list_devices
 
     table = Table("--device", "Name", "Kind", "SDL's id", header_style="bold", box=None, pad_edge=False)
     for number, pad in enumerate(list_devices(mapping), start=1):
@@ -243,7 +243,7 @@ def _draw_videos(file: DemoFile, video: Path, layout: Layout, fps: float) -> Non
 
 
 def _draw_video(episode: Episode, path: Path, layout: Layout, fps: float) -> None:
-    from pidm_nav.render import enlarge, render_state, write_video
+    from pidm_nav.world2d.render import enlarge, render_state, write_video
 
     if episode.observations.ndim == 4:  # pictures already
         write_video(enlarge(episode.observations, VIDEO_SIZE), path, fps)
@@ -275,15 +275,15 @@ def _trained_place(agent: NavPolicy) -> tuple[str, dict[str, Any]]:
 
 def _rival(agent: NavPolicy | str, env: gym.Env[Any, Any], task: str, env_kwargs: dict[str, Any], seed: int) -> Rival:
     """A trained agent or an expert of that name, in an environment with the person's dynamics."""
-    from pidm_nav.demos.race import Rival
-    from pidm_nav.demos.recorder import make_env
+    from pidm_nav.demos.recorder.loop import make_env
+    from pidm_nav.demos.recorder.race import Rival
 
     if agent == "astar":
-        from pidm_nav.demos.expert import AStarExpert
+        from pidm_nav.demos.experts.astar import AStarExpert
 
         return Rival("A*", AStarExpert(env), make_env(task, env_kwargs))
     if isinstance(agent, str):
-        from pidm_nav.demos.humanlike import HumanLike
+        from pidm_nav.demos.experts.humanlike import HumanLike
 
         return Rival("human-like", HumanLike(env, seed=seed), make_env(task, env_kwargs))
     from pidm_nav.agents.checkpoint import same_space

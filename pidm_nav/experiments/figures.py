@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pidm_nav.demos.formats import atomic_file
+from pidm_nav.demos.formats.npz import atomic_file
 from pidm_nav.experiments.curves import Checkpoint, Curve, Floats, mean_curve, std_curve
 from pidm_nav.experiments.efficiency import demos_needed, task_maximum
 from pidm_nav.tasks import TASKS

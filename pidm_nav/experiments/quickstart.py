@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from pidm_nav import __version__
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.expert import AStarExpert
-from pidm_nav.demos.formats import save_demos
-from pidm_nav.demos.humanlike import HumanLike
-from pidm_nav.evaluate import Policy
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import Outcome, run_local
 from pidm_nav.experiments.results import Cell
 from pidm_nav.experiments.sweep import EVALUATION_SEED, sample_demos
+from pidm_nav.rollout import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +163,7 @@ def make_jobs(plan: Plan, demos: dict[str, DemoDataset], kept: Path) -> list[Job
 def run_job(job: Job) -> Outcome:
     """Train one agent and roll it out on the episodes that all agents get."""
     from pidm_nav.agents.train import train
-    from pidm_nav.evaluate import evaluate
+    from pidm_nav.rollout import evaluate
 
     began = time.perf_counter()
     policy = train(job.cell.agent, job.dataset, job.config)

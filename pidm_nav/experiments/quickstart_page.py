@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from pidm_nav.demos.formats import atomic_file
+from pidm_nav.demos.formats.npz import atomic_file
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.drawing import Frame
 from pidm_nav.experiments.charts import draw_figure
 from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores, std_curve
 from pidm_nav.experiments.figures import TONES, Figure, Line, Panel, agent_title, demos_title
 from pidm_nav.experiments.page import STYLE
 from pidm_nav.experiments.quickstart import AGENTS, Result
 from pidm_nav.experiments.tables import NONE, Table
-from pidm_nav.render import render_state, side_by_side, write_video
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.drawing import Frame
+from pidm_nav.world2d.render import render_state, side_by_side, write_video
 
 GIF = "bc-and-pidm.gif"
 PANE = 400  # px of each agent's picture

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pidm_nav.demos.formats import atomic_file
+from pidm_nav.demos.formats.npz import atomic_file
 from pidm_nav.experiments import paper
 from pidm_nav.experiments.curves import Checkpoint, Curve
 from pidm_nav.experiments.efficiency import EfficiencyRatio

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pidm_nav.demos.formats import atomic_file
+from pidm_nav.demos.formats.npz import atomic_file
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.tasks import TASKS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.tasks import TASKS, get_task
 
 BUNDLED = ("astar", "human-like")

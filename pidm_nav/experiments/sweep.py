@@ -115,7 +115,7 @@ class Sweep:
 def code_hash() -> str:
     """A short hash of the code that training and evaluation depend on: a version under work has many states."""
     package = files("pidm_nav")
-    names = ("layout", "tasks", "world", "physics", "vector", "evaluate")
+    names = ("tasks", "rollout", "world2d/layout", "world2d/world", "world2d/physics", "world2d/vector")
     sources = [package / f"{name}.py" for name in names]
     agents = (path for path in files("pidm_nav.agents").iterdir() if path.name.endswith(".py"))
     sources += sorted(agents, key=lambda path: path.name)
@@ -152,7 +152,7 @@ def run_job(job: Job) -> Outcome:
     import torch
 
     from pidm_nav.agents.train import env_arguments, train
-    from pidm_nav.evaluate import evaluate
+    from pidm_nav.rollout import evaluate
 
     torch.set_num_threads(1)
     began = time.perf_counter()

@@ -10,13 +10,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pidm_nav.layout import Layout
-from pidm_nav.physics import check_disturbance
+from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.physics import check_disturbance
 from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose, import_vizdoom
 from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH, UNITS, Milestone, get_level
 
 if TYPE_CHECKING:
-    from pidm_nav.render import Window
+    from pidm_nav.world2d.render import Window
 
 ObsType = Literal["pixels", "state"]
 RenderMode = Literal["human", "rgb_array"]
@@ -194,7 +194,7 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         if self.render_mode == "rgb_array":
             return frame
         if self._window is None:
-            from pidm_nav.render import Window
+            from pidm_nav.world2d.render import Window
 
             self._window = Window(f"pidm-nav: {self.level.title}")
         self._window.show(frame.repeat(2, axis=0).repeat(2, axis=1), fps=TICS_PER_SECOND / self.frame_skip)

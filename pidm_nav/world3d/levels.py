@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.layout import BOX, GOAL_MARKS, Layout
 from pidm_nav.tasks import TASKS, Task, get_task
+from pidm_nav.world2d.layout import BOX, GOAL_MARKS, Layout
 
 UNITS = 3
 """Engine units a pixel of the 2D room: doors one cell wide are twice as wide as the walker."""

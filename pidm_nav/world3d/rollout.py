@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.evaluate import EvalResult, Policy, Progress
-from pidm_nav.world3d.expert import Expert3D
+from pidm_nav.demos.experts.walker3d import Expert3D
+from pidm_nav.rollout import EvalResult, Policy, Progress
 from pidm_nav.world3d.levels import Level, get_level
 
 Watch = Callable[[gym.Env[Any, Any]], None]

@@ -1,0 +1,1 @@
+"""Demonstrations on disk: our own npz, Minari, the recordings of the paper."""

@@ -1,0 +1,219 @@
+"""Demonstrations on disk: our own npz, the paper's compact recordings, and one door to every format.
+
+Our file is one compressed npz of flat arrays, readable by anything that reads NumPy's format, without pickle:
+
+    format, version          "pidm-nav demonstrations", 1
+    metadata                 JSON text: task, source, seeds, names of the infos
+    lengths                  (E,) T of each episode
+    observations             (sum of T+1, D), all episodes one after the other
+    actions, rewards         (sum of T, A), (sum of T,)
+    terminated, truncated    (E,)
+    info/NAME                all episodes' rows one after the other
+    info_lengths/NAME        (E,) rows of each episode: 0 (none), T or T+1
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pidm_nav.demos.dataset import DemoDataset, Episode, has_goal_flags, infer_task
+from pidm_nav.demos.formats.minari import from_minari, to_minari
+from pidm_nav.tasks import TASKS, get_task
+
+__all__ = ["from_minari", "load_demos", "save_demos", "to_minari"]
+
+FORMAT = "pidm-nav demonstrations"
+VERSION = 1
+BUNDLED = ("astar", "human-like")
+RECORDED_DYNAMICS = {"clip_noise": False}  # the paper's recordings were made without its clip of noisy actions
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def load_demos(source: str | Path) -> DemoDataset:
+    """Demonstrations from anywhere they may be.
+
+    Args:
+        source: a `.npz` file, ours or the paper's compact recordings; a folder of the paper's release;
+            `minari:` and a dataset's id; or `TASK/astar` or `TASK/human-like`, which come with the package.
+    """
+    text = str(source)
+    if text.startswith("minari:"):
+        return from_minari(text.removeprefix("minari:"))
+    path = Path(source)
+    if path.is_dir():
+        from pidm_nav.demos.formats.paper import load_release
+
+        return load_release(path)
+    if not path.is_file():
+        path = _bundled(text)
+    arrays = read_arrays(path)
+    try:
+        return _from_arrays(arrays, path)
+    except ValueError as error:
+        raise ValueError(f"'{path}' cannot be used: {error}") from None
+
+
+def save_demos(dataset: DemoDataset, path: str | Path) -> None:
+    """Write one `.npz` file, whole or not at all: a file already there stays as it was until the end."""
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise ValueError(f"'{path}' does not end in .npz: that is the format demonstrations are saved in")
+    keys = sorted({key for episode in dataset for key in episode.infos})
+    metadata = {
+        "task": dataset.task,
+        "source": dataset.source,
+        "seeds": [episode.seed for episode in dataset],
+        "infos": keys,
+    }
+    arrays: dict[str, NDArray[Any]] = {
+        "format": np.array(FORMAT),
+        "version": np.array(VERSION),
+        "metadata": np.array(json.dumps(metadata)),
+        "lengths": np.array([len(episode) for episode in dataset]),
+        "terminated": np.array([episode.terminated for episode in dataset]),
+        "truncated": np.array([episode.truncated for episode in dataset]),
+    }
+    for name in ("observations", "actions", "rewards"):
+        arrays[name] = np.concatenate([getattr(episode, name) for episode in dataset])
+    for key in keys:
+        rows = [episode.infos[key] for episode in dataset if key in episode.infos]
+        if len({row.shape[1:] for row in rows}) > 1:
+            raise ValueError(f"info {key!r} has another shape in each episode: leave it out")
+        arrays[f"info/{key}"] = np.concatenate(rows)
+        arrays[f"info_lengths/{key}"] = np.array([len(episode.infos.get(key, ())) for episode in dataset])
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[Path]:
+    """A temporary name beside `path`, renamed to it when the block ends well and removed when it does not."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"'{path}' is a folder: give a file's name")
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(f"cannot write '{path}' ({error.strerror or error}): choose another place") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of an npz, each one's checksum tested, no pickle; ValueError when that fails."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file '{path}'")
+    arrays = {}
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                for member in archive.namelist():
+                    content = io.BytesIO(archive.read(member))
+                    arrays[member.removesuffix(".npy")] = np.lib.format.read_array(content, allow_pickle=False)
+        except Exception as error:  # a damaged file can fail anywhere in zipfile, zlib or NumPy's header parser
+            pickled = isinstance(error, ValueError) and "allow_pickle" in str(error)
+            kind = "holds pickled objects, which are never loaded" if pickled else "is cut short or not an npz file"
+            raise ValueError(f"'{path}' cannot be read: it {kind}") from None
+    return arrays
+
+
+def _bundled(name: str) -> Path:
+    """The package's own file of a `TASK/KIND` name."""
+    task, _, kind = name.rpartition("/")
+    known = ", ".join(f"{task}/{kind}" for task in TASKS for kind in BUNDLED)
+    if kind not in BUNDLED:
+        raise FileNotFoundError(f"there are no demonstrations at '{name}': give a file, a folder or one of {known}")
+    try:
+        path = Path(str(files("pidm_nav.demos") / "data" / f"{get_task(task).name}_{kind}.npz"))
+    except ValueError:
+        raise FileNotFoundError(f"there are no demonstrations called '{name}': choose one of {known}") from None
+    if not path.is_file():
+        raise FileNotFoundError(f"'{name}' is missing from this installation: make it with pidm-nav collect")
+    return path
+
+
+def _from_arrays(arrays: Arrays, path: Path) -> DemoDataset:
+    if str(arrays.get("format")) == FORMAT:
+        return _read_own(arrays)
+    if {"states", "actions", "rewards", "lengths"} <= set(arrays):
+        return _read_compact(arrays, path.stem)
+    if {"state", "action", "reward"} <= set(arrays):
+        raise ValueError("it is one episode of the paper's release: give the folder it is in")
+    raise ValueError(f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is not a demonstration format")
+
+
+def _read_own(arrays: Arrays) -> DemoDataset:
+    version = arrays.get("version", np.array(0))
+    if version.ndim or version.dtype.kind not in "iu" or not 1 <= version <= VERSION:
+        raise ValueError(f"its version is {version}, this pidm-nav reads up to {VERSION}: install a newer one")
+    try:
+        metadata = json.loads(str(arrays["metadata"]))
+        task, source, seeds, keys = (metadata[key] for key in ("task", "source", "seeds", "infos"))
+        lengths = _lengths(arrays["lengths"])
+        observations = _pieces(arrays["observations"], lengths + 1)
+        actions, rewards = _pieces(arrays["actions"], lengths), _pieces(arrays["rewards"], lengths)
+        ends = list(zip(arrays["terminated"].tolist(), arrays["truncated"].tolist(), seeds, strict=True))
+        infos: list[dict[str, NDArray[Any]]] = [{} for _ in lengths]
+        for key in keys:
+            rows = _lengths(arrays[f"info_lengths/{key}"], at_least=0)
+            for info, piece in zip(infos, _pieces(arrays[f"info/{key}"], rows), strict=True):
+                if len(piece):
+                    info[key] = piece
+        pieces = zip(observations, actions, rewards, ends, infos, strict=True)
+        episodes = tuple(Episode(o, a, r, end, cut, seed, info) for o, a, r, (end, cut, seed), info in pieces)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it is incomplete ({error})") from None
+    return DemoDataset(task, episodes, source)
+
+
+def _read_compact(arrays: Arrays, name: str) -> DemoDataset:
+    """The paper's recordings as four flat arrays; which task they are of shows in their goals' positions."""
+    lengths, states = _lengths(arrays["lengths"]), arrays["states"]
+    task = infer_task(states) if states.ndim == 2 else None
+    if task is None:
+        raise ValueError("its states show the goals of none of our tasks")
+    pieces = zip(
+        _pieces(states, lengths + 1),
+        _pieces(arrays["actions"], lengths),
+        _pieces(arrays["rewards"], lengths),
+        strict=True,
+    )
+    episodes = tuple(recorded_episode(*piece) for piece in pieces)
+    return DemoDataset(task, episodes, {"made_by": f"paper: {name}", "env_kwargs": RECORDED_DYNAMICS})
+
+
+def recorded_episode(states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[Any]) -> Episode:
+    """An episode of the paper's recordings, whose end shows in its last state."""
+    finished = has_goal_flags(states) and bool(states[-1, 4::3].all())
+    return Episode(states, actions, rewards, terminated=finished, truncated=not finished)
+
+
+def _lengths(lengths: NDArray[Any], at_least: int = 1) -> NDArray[np.int64]:
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < at_least).any():
+        raise ValueError("its episode lengths are not a list of whole numbers from 1")
+    return lengths.astype(np.int64)
+
+
+def _pieces(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
+    """A flat array cut into the episodes' rows."""
+    if array.ndim == 0 or len(array) != lengths.sum():
+        raise ValueError(f"an array of shape {array.shape} does not fit episodes of {lengths.sum()} rows in all")
+    return np.split(array, np.cumsum(lengths)[:-1])

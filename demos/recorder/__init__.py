@@ -1,0 +1,1 @@
+"""Recording with a gamepad or the keyboard, and playing against an agent."""

@@ -1,0 +1,77 @@
+"""How commands talk: one console, one kind of table, one kind of progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Advance = Callable[..., None]
+"""Called as advance(steps, note="...") whenever work is done."""
+
+
+def console(stderr: bool = False) -> Console:
+    """Return the terminal; where the output is a file or a pipe, lines are wide enough for tables."""
+    from rich.console import Console
+
+    terminal = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    return terminal if terminal.is_terminal else Console(stderr=stderr, width=160, highlight=False, soft_wrap=True)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Print a line of plain text; square brackets in it are printed as they are."""
+    console().print(text, style=style, markup=False)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None, title: str = "") -> None:
+    """Print rows as a table.
+
+    Args:
+        rows: one mapping per line of the table.
+        columns: the keys to show and their headings; defaults to all keys of the first row.
+        title: a line above the table.
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    columns = columns or {key: key for key in rows[0]}
+    table = Table(box=None, pad_edge=False, header_style="bold", title=escape(title) or None, title_justify="left")
+    for key, heading in columns.items():
+        numeric = all(isinstance(row.get(key, 0.0), int | float) for row in rows)
+        table.add_column(escape(heading), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(escape(_text(row.get(key, ""))) for key in columns))
+    console().print(table)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def progress_bar(title: str, total: int, done: int = 0, show: bool = True) -> Iterator[Advance]:
+    """Show a progress bar on standard error, and yield the function that advances it.
+
+    Args:
+        title: what is being done.
+        total: the number of steps that make up the work.
+        done: the number of steps that were done before.
+        show: without it, the bar is not drawn and advancing it does nothing.
+    """
+    if not show:
+        yield lambda steps=1, note="": None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    note_column = TextColumn("{task.fields[note]}", markup=False)
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), note_column]
+    with Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(title, total=total, completed=done, note="")
+
+        def advance(steps: int = 1, note: str | None = None) -> None:
+            progress.update(bar, advance=steps, **({} if note is None else {"note": note}))
+
+        yield advance
