@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,10 +22,8 @@ from pidm_nav import __version__
 from pidm_nav.agents.config import AgentConfig, TrainConfig
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import write_bytes, write_json
-
-if TYPE_CHECKING:
-    from pidm_nav.demos.dataset import DemoDataset
 
 DESCRIPTION = "agent.json"
 STATE_FILE = "training.safetensors"
@@ -53,17 +52,25 @@ class BoxFile(msgspec.Struct):
 
     def space(self) -> spaces.Box:
         """Return the space."""
-        dtype = np.dtype(self.dtype)
-        bounds = [
-            np.array(list(map(float, value))).reshape(self.shape) if isinstance(value, list) else float(value)
-            for value in (self.low, self.high)
-        ]
-        low, high = (np.broadcast_to(each, self.shape).astype(dtype) for each in bounds)
-        return spaces.Box(low, high, self.shape, dtype.type)
+        low, high = (
+            np.array(list(map(float, each)) if isinstance(each, list) else [float(each)] * math.prod(self.shape))
+            for each in (self.low, self.high)
+        )
+        dtype: Any = np.dtype(self.dtype).type
+        return spaces.Box(low.reshape(self.shape).astype(dtype), high.reshape(self.shape).astype(dtype), dtype=dtype)
 
 
-class AgentFile(msgspec.Struct, kw_only=True):
-    """What agent.json holds, besides whatever else stands in the agent's description."""
+class Origin(msgspec.Struct, kw_only=True):
+    """The parts of an agent's description that other code relies on."""
+
+    task: str = ""
+    env_kwargs: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    training: dict[str, Any] = {}
+
+
+class AgentFile(Origin, kw_only=True):
+    """What agent.json holds, besides whatever else the agent's description says."""
 
     format: int
     agent: str
@@ -77,13 +84,7 @@ class AgentFile(msgspec.Struct, kw_only=True):
     sha256: str
 
 
-class Origin(msgspec.Struct):
-    """The parts of an agent's description that other code relies on."""
-
-    task: str = ""
-    env_kwargs: dict[str, Any] = {}
-    data: dict[str, Any] = {}
-    training: dict[str, Any] = {}
+OWN = set(AgentFile.__struct_fields__) - set(Origin.__struct_fields__)
 
 
 def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
@@ -95,20 +96,21 @@ def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
     checksum = hashlib.sha256(content).hexdigest()
     # the name of the weights holds their checksum: until the description is replaced, the old agent stays whole
     weights = folder / f"weights-{checksum[:12]}.safetensors"
-    description = AgentFile(
-        format=FORMAT,
-        agent=agent.name,
-        version=__version__,
-        config=asdict(agent.config),
-        seed=agent.seed,
-        custom_encoder=agent.custom_encoder,
-        observation_space=BoxFile.of(agent.observation_space),
-        action_space=BoxFile.of(agent.action_space),
-        weights=weights.name,
-        sha256=checksum,
-    )
+    description = {
+        "format": FORMAT,
+        "agent": agent.name,
+        "version": __version__,
+        "config": asdict(agent.config),
+        "seed": agent.seed,
+        "custom_encoder": agent.custom_encoder,
+        "observation_space": BoxFile.of(agent.observation_space),
+        "action_space": BoxFile.of(agent.action_space),
+        **agent.description,
+        "weights": weights.name,
+        "sha256": checksum,
+    }
     write_bytes(weights, content)
-    write_json(folder / DESCRIPTION, {**msgspec.to_builtins(description), **agent.description}, indent=2)
+    write_json(folder / DESCRIPTION, msgspec.to_builtins(description), indent=2)
     for other in folder.glob("weights-*.safetensors"):
         if other != weights:
             other.unlink()
@@ -123,7 +125,6 @@ def read_description(folder: str | Path) -> tuple[AgentFile, dict[str, Any]]:
     try:
         content = msgspec.json.decode(path.read_bytes())
         file = msgspec.convert(content, AgentFile)
-        msgspec.convert(content, Origin)
     except msgspec.ValidationError as error:
         raise ValueError(
             f"{path} is not a saved agent's description, it misses what this package writes ({error}): "
@@ -133,8 +134,7 @@ def read_description(folder: str | Path) -> tuple[AgentFile, dict[str, Any]]:
         raise ValueError(f"{path} is not a saved agent's description: it is damaged, train the agent again") from None
     if file.format != FORMAT:
         raise ValueError(f"{path} has format {file.format}, this version reads {FORMAT}: update pidm-nav")
-    own = {key: value for key, value in content.items() if key not in AgentFile.__struct_fields__}
-    return file, own
+    return file, {key: value for key, value in content.items() if key not in OWN}
 
 
 def read_tensors(folder: str | Path, file: AgentFile | None = None) -> dict[str, Tensor]:
@@ -164,7 +164,7 @@ def load_agent(
 
     Args:
         folder: the folder that `save` or `train` wrote.
-        observation_space: the space of the environment that it shall act in; another than it was trained for is refused.
+        observation_space: the environment's space; another one than the agent was trained for is refused.
         action_space: likewise.
         encoder: the encoder that the agent was made with, if that was not the package's own.
     """
@@ -217,20 +217,12 @@ def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
     )
 
 
-def dataset_hash(dataset: DemoDataset) -> str:
-    """Return a hash of a dataset's observations and actions."""  # spine: DemoDataset.sha256
-    digest = hashlib.sha256()
-    for episode in dataset:
-        digest.update(episode.observations.tobytes() + episode.actions.tobytes())
-    return digest.hexdigest()
-
-
 def fingerprint(
     agent: NavPolicy, config: TrainConfig, datasets: Sequence[DemoDataset], others: Sequence[DemoDataset] = ()
 ) -> str:
     """Return a hash of what a training depends on: agent, settings, frozen encoder, training data and other data."""
     encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings only name it
-    data = [[dataset_hash(dataset) for dataset in part] for part in (datasets, others)]
+    data = [[dataset.sha256 for dataset in part] for part in (datasets, others)]
     parts = [agent.name, asdict(agent.config), asdict(config), encoder, data]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

@@ -41,11 +41,7 @@ Vectors = NDArray[np.float32]
 class ConvEncoder(nn.Module):
     """A compact CNN: 32 features per patch of 4 x 4 pixels, two more halvings, one vector.
 
-    Images are centered by their mean over the demonstrations, so that what moves stands out.
-
-    Args:
-        shape: (H, W, C) of an image.
-        output_size: size of a vector.
+    Images (H, W, C) are centered by their mean over the demonstrations, so that what moves stands out.
     """
 
     center: Tensor
@@ -91,11 +87,8 @@ class ConvEncoder(nn.Module):
 class PretrainedEncoder(nn.Module):
     """A vision transformer of the `transformers` library; a vector is the mean of its last tokens.
 
-    Its weights are not saved with an agent, which loads it again by its name. They are read from safetensors only, and
-    code that comes with a model is not run.
-
-    Args:
-        name: a local folder or a name on the model hub.
+    Its weights are not saved with an agent, which loads it again by its name, a local folder or one on the model hub.
+    They are read from safetensors only, and code that comes with a model is not run.
     """
 
     mean: Tensor
@@ -266,13 +259,9 @@ def is_trained(kind: str, own: nn.Module | None = None) -> bool:
 
 
 def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Module | None = None) -> nn.Module:
-    """Return an agent's frame encoder, with weights drawn from torch's random state; frozen ones come as a `Frozen`.
+    """Return the encoder that the setting `frames` names, or the user's own; frozen ones come as a `Frozen`.
 
-    Args:
-        kind: the setting `frames`.
-        shape: (H, W, C) of an image.
-        size: size of a CNN's vector.
-        own: an encoder of the user's to take instead; it counts as frozen if it has no weights to train.
+    Weights are drawn from torch's random state. A user's encoder without weights to train counts as frozen.
     """
     if own is not None:
         output_size(own)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +20,8 @@ from pidm_nav.agents.networks import recompute_statistics
 from pidm_nav.agents.observations import Table
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.console import progress_bar
+from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import write_text
-
-if TYPE_CHECKING:
-    from pidm_nav.demos.dataset import DemoDataset
 
 CHUNK = 256  # steps whose batches are drawn at once
 STATISTICS_BATCH = 4096
@@ -92,14 +90,9 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: Trai
 
 
 class Training:
-    """A training of an agent: its samples, optimizer and averaged weights.
+    """The training of an agent that is prepared for its demonstrations; one that was killed in `folder` is resumed.
 
-    Args:
-        policy: the agent, prepared for the demonstrations.
-        datasets: what its weights are trained on.
-        config: how.
-        folder: where the agent is saved; a killed training found there is resumed.
-        others: data that the agent depends on besides.
+    The weights are trained on `datasets`; `others` are data that the agent depends on besides.
     """
 
     def __init__(

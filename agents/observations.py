@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, encode, load_cnn, make_frame_encoder, output_size, shifted
 from pidm_nav.agents.networks import Scale
-
-if TYPE_CHECKING:
-    from pidm_nav.demos.dataset import DemoDataset, Episode
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.episode import Episode
 
 Array = NDArray[np.float32]
 Act = Callable[[Array, Any, NDArray[np.bool_]], tuple[Array, Any]]
@@ -102,13 +101,7 @@ class Table:
 
 
 class FrameObservations(Observations):
-    """Images (H, W, C) of bytes: a state is the vectors of a few images, which the encoder has scaled.
-
-    Args:
-        space: the observation space.
-        config: the agent's settings.
-        encoder: the user's own encoder of images, if any.
-    """
+    """Images (H, W, C) of bytes: a state is the vectors of a few images, which the encoder has scaled."""
 
     dtype = np.uint8
     vision: nn.Module
@@ -155,9 +148,10 @@ class FrameObservations(Observations):
 
     def act(self, act: Act, batch: NDArray[Any], state: Any, starts: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Call `act` with the states of images; those of the last steps are in `state`."""
-        recall = Recall.after(state, self.vision(self.tensor(batch)).cpu().numpy(), starts, self.history)
-        actions, inner = act(recall.states(self.history), recall.inner, starts)
-        return actions, Recall(recall.recent, inner)
+        recent = latest_vectors(state, self.vision(self.tensor(batch)).cpu().numpy(), starts, max(self.history))
+        states = recent[:, list(self.history)].reshape(len(recent), -1)
+        actions, inner = act(states, None if state is None else state.inner, starts)
+        return actions, Recall(recent, inner)
 
     def pack(self, dataset: DemoDataset) -> dict[str, Tensor]:
         """Return the vectors of embedded demonstrations, each once."""
@@ -169,8 +163,6 @@ class FrameObservations(Observations):
 
     def unpack(self, memory: dict[str, Tensor]) -> DemoDataset | None:
         """Return the demonstrations that `pack` made tensors of."""
-        from pidm_nav.demos.dataset import DemoDataset, Episode
-
         if "vectors" not in memory:
             return None
         episodes = []
@@ -235,23 +227,19 @@ def stack_history(vectors: Array, history: Sequence[int]) -> Array:
 class Recall(NamedTuple):
     """What `predict` of an agent that sees images hands from call to call, one row per episode."""
 
-    recent: Array  # (N, L, E) vectors, the newest first; L is the longest look back + 1
+    recent: Array  # (N, L, E) vectors, the newest first
     inner: Any  # the memory of the agent's other parts
 
-    @classmethod
-    def after(cls, last: Any, vectors: Array, begins: NDArray[np.bool_], history: Sequence[int]) -> Recall:
-        """Return the memory after these vectors (N, E) were seen; `begins` marks rows that begin an episode."""
-        begun = np.repeat(vectors[:, None], max(history) + 1, axis=1)
-        if last is None:
-            return cls(begun, None)
-        if not isinstance(last, Recall) or last.recent.shape != begun.shape:
-            raise ValueError(
-                f"the state passed to predict is not that of {len(vectors)} rows: pass what the last call with as "
-                "many rows returned, or None"
-            )
-        begun[~begins, 1:] = last.recent[~begins, :-1]
-        return cls(begun, last.inner)
 
-    def states(self, history: Sequence[int]) -> Array:
-        """Return the states (N, K * E)."""
-        return self.recent[:, list(history)].reshape(len(self.recent), -1)
+def latest_vectors(last: Any, vectors: Array, begins: NDArray[np.bool_], depth: int) -> Array:
+    """Return (N, depth + 1, E): new vectors (N, E) and those before, which a row that begins an episode repeats."""
+    recent = np.repeat(vectors[:, None], depth + 1, axis=1)
+    if last is None:
+        return recent
+    if not isinstance(last, Recall) or last.recent.shape != recent.shape:
+        raise ValueError(
+            f"the state passed to predict is not that of {len(vectors)} rows: pass what the last call with as many "
+            "rows returned, or None"
+        )
+    recent[~begins, 1:] = last.recent[~begins, :-1]
+    return recent

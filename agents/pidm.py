@@ -16,10 +16,10 @@ from pidm_nav.agents.networks import Head
 from pidm_nav.agents.policy import Array, Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
 from pidm_nav.agents.retrieval import Distance
+from pidm_nav.demos.dataset import DemoDataset
 
 if TYPE_CHECKING:
     from pidm_nav.agents.loop import Samples
-    from pidm_nav.demos.dataset import DemoDataset
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,7 @@ class PIDM(NavPolicy):
         everything = type(dataset).concatenate([dataset, *extra])
         longest = max(len(episode) for episode in everything)
         if self.horizon > longest:
-            raise ValueError(
-                f"the horizon is {self.horizon}, but the longest demonstration has {longest} steps: choose a smaller one"
-            )
+            raise ValueError(f"horizon {self.horizon} is too long: no demonstration has more than {longest} steps")
         if self.observations.moving:
             self.demonstrations = everything  # the predictor is fitted once the encoder is trained: see settle
         else:

@@ -19,10 +19,10 @@ from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentC
 from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.networks import Encoder, Scale
 from pidm_nav.agents.observations import make_observations
+from pidm_nav.demos.dataset import DemoDataset
 
 if TYPE_CHECKING:
     from pidm_nav.agents.loop import Samples
-    from pidm_nav.demos.dataset import DemoDataset
 
 Array = NDArray[np.float32]
 Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,9 +18,7 @@ from torch import Tensor, nn
 from pidm_nav.agents.networks import Scale, hidden_layers
 from pidm_nav.agents.policy import Array
 from pidm_nav.agents.retrieval import Distance, StateIndex
-
-if TYPE_CHECKING:
-    from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import DemoDataset
 
 
 class StatePredictor(nn.Module, ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.config import Preset
 from pidm_nav.agents.policy import Array, NavPolicy
-
-if TYPE_CHECKING:
-    from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import DemoDataset
 
 Distance = Literal["l2", "l1"]
 

@@ -19,7 +19,7 @@ from pidm_nav.agents.loop import OnCheckpoint, Training
 from pidm_nav.agents.policy import NavPolicy, torch_threads
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import writable_folder
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import TASKS, find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
@@ -56,35 +56,30 @@ def choose_preset(
     if (name in FRAME_PRESETS) != images:
         have = "images" if images else "no images"
         fitting = [each for each in kind.presets if (each in FRAME_PRESETS) == images]
-        raise ValueError(f"the demonstrations have {have}, so preset '{name}' is not for them: take {' or '.join(fitting)}")
+        raise ValueError(
+            f"the demonstrations have {have}, so preset '{name}' is not for them: take {' or '.join(fitting)}"
+        )
     return preset.changed(**settings)
-
-
-# arguments of an environment that an agent must act with, unlike noise and the like
-LOOKS = frozenset({"layout", "room_size", "goal_order", "obs_type", "image_size", "observe_goals", "relative_goals"})
-LOOKS |= {"random_start", "random_goals"}
 
 
 def env_arguments(dataset: DemoDataset) -> dict[str, Any]:
     """Return the arguments of an environment with the demonstrations' map and observations.
 
-    These are all arguments for another's environment; for ours, dynamics stay the default: the paper's recordings were
-    made without the clip of noisy actions that its experiments have.
+    Arguments that only change the dynamics are left out: the paper's recordings were made without the clip of noisy
+    actions that its experiments have.
     """
     arguments = dict(dataset.source.get("parts", [dataset.source])[0].get("env_kwargs", {}))
-    ours = dataset.task in TASKS or dataset.task == "custom"
-    return {name: value for name, value in arguments.items() if not ours or name in LOOKS}
+    task = TASKS.get(dataset.task)
+    return {name: value for name, value in arguments.items() if task is None or name not in task.dynamics}
 
 
 def dataset_spaces(dataset: DemoDataset) -> Spaces:
     """Return the observation and action space of the environment that the demonstrations come from."""
-    env_id = TASKS[dataset.task].env_id if dataset.task in TASKS else dataset.task
-    env_id = "PIDMNav-Custom-v0" if env_id == "custom" else env_id
     try:
-        env = gym.make(env_id, **env_arguments(dataset))
-    except (gym.error.Error, TypeError, ModuleNotFoundError) as error:
+        env = find_task(dataset.task).make(**env_arguments(dataset))
+    except (ValueError, ModuleNotFoundError, gym.error.Error) as error:
         raise ValueError(
-            f"the environment '{env_id}' of these demonstrations cannot be made: "
+            f"the environment of these demonstrations cannot be made ({error}): "
             "give its spaces as env_spaces=(observation_space, action_space)"
         ) from error
     found = env.observation_space, env.action_space
