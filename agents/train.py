@@ -55,10 +55,8 @@ def choose_preset(
     preset = kind.preset(name or "fast", dataset.task)
     if (name in FRAME_PRESETS) != images:
         have = "images" if images else "no images"
-        fitting = [each for each in kind.presets if (each in FRAME_PRESETS) == images]
-        raise ValueError(
-            f"the demonstrations have {have}, so preset '{name}' is not for them: take {' or '.join(fitting)}"
-        )
+        fitting = " or ".join(each for each in kind.presets if (each in FRAME_PRESETS) == images)
+        raise ValueError(f"preset '{name}' is not for demonstrations that have {have}: choose {fitting}")
     return preset.changed(**settings)
 
 
