@@ -11,7 +11,7 @@ import argparse
 import gymnasium as gym
 
 import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.agents import TrainConfig, train
+from pidm_nav.agents import train
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.experts.humanlike import HumanLike
 from pidm_nav.demos.recorder.demo_file import DemoFile
@@ -44,6 +44,6 @@ file.close()
 demos = load_demos(arguments.out)
 summary = demos.summary()
 print(f"{arguments.out} holds {summary.episodes} episodes of {summary.mean_length:.0f} steps on average")
-agent = train("pidm", demos, TrainConfig(steps=100 if arguments.fast else 2000))
+agent = train("pidm", demos, steps=100 if arguments.fast else 2000)
 result = evaluate(agent, "four-room", episodes=10 if arguments.fast else 50)
 print(f"PIDM trained on them reaches {result.mean_goal_ratio:.0%} of the goals")
