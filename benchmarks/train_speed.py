@@ -3,7 +3,7 @@
     python benchmarks/train_speed.py --demos four_room_human.npz --limit 300
 
 Both train PIDM on the same demonstrations, one after the other, and are judged by the same rollouts. On one thread, the
-default, times are processor time, so that other programs on the machine do not count; with more (`--threads 2`) they are
+default, times are processor time, so that other programs do not count; with more (`--threads 2`) they are
 wall time. `fast` trains once, to its end. The plain loop is the recipe as published (batches of 4,096 or the whole set,
 raw pixels, constant 1e-5, Adam; both states encoded apart, no fused optimizer); it is evaluated at growing numbers of
 steps until it reaches 0.9 or the time limit. If it does not get there, its total is extrapolated from its measured time
