@@ -147,7 +147,6 @@ class Gamepad:
         self.name = str(self._controller.name if self._controller is not None else self._joystick.get_name())
         self.guid = str(self._joystick.get_guid())
         self.id = int(self._joystick.get_instance_id())
-        self.attached = True
         self._stick = controls.stick
         self._ramp = Ramp()
         self._down: set[str | int] = set()
@@ -177,8 +176,6 @@ class Gamepad:
         The state of the buttons counts, and events only for those let go already: SDL sends no more events for a
         controller's named buttons after some other part of the program has stopped and started it.
         """
-        if not self.attached:
-            return []
         down = {button for button in self._actions if self._is_down(button)}
         pressed = [button for button in self._actions if button in (down | self._tapped) - self._down]
         for button in pressed:
@@ -190,17 +187,9 @@ class Gamepad:
 
     def sticks(self, seconds: float) -> tuple[Stick, Stick]:
         """Return both sticks, or what buttons such as the direction pad do in their place where that is further."""
-        if not self.attached:
-            return (0.0, 0.0), (0.0, 0.0)
-        axes = self._stick
         x, y, turn, look = (
-            self._axis(axis) * (-1 if inverted else 1)
-            for axis, inverted in (
-                (axes.x, axes.invert_x),
-                (axes.y, axes.invert_y),
-                (axes.turn, axes.invert_turn),
-                (axes.look, axes.invert_look),
-            )
+            self._axis(getattr(self._stick, name)) * (-1 if getattr(self._stick, f"invert_{name}") else 1)
+            for name in ("x", "y", "turn", "look")
         )
         stick, camera = self._ramp.move(seconds)
         return max((x, y), stick, key=_deflection), max((turn, look), camera, key=_deflection)
@@ -309,7 +298,7 @@ class Inputs:
     def _plug_in(self, index: int, may_switch: bool) -> None:
         """Open a device and take it up: where any device may be, or where it is the chosen one that comes back."""
         pad = self._add(index)
-        lost = isinstance(self.active, Gamepad) and not self.active.attached
+        lost = self.active is not self._keyboard and self.active not in self._pads.values()
         if pad is not None and ((lost and pad.name == self.active.name) or (may_switch and self._wanted is None)):
             self.active = pad
 
@@ -318,7 +307,6 @@ class Inputs:
         pad = self._pads.pop(instance_id, None)
         if pad is None:
             return None
-        pad.attached = False
         if pad is not self.active:
             return None
         if self._wanted is None:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pidm_nav.demos.recorder.controls import Action, Controls
+from pidm_nav.demos.recorder.controls import Action, Controls, Sticks
 from pidm_nav.demos.recorder.devices import KEYBOARD, Reading
+from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
+from pidm_nav.video import Window
 from pidm_nav.world2d.drawing import COLOURS, TRACE, Colour, Frame, view_room
-from pidm_nav.world2d.layout import BOX
-from pidm_nav.world2d.render import Window, render_state
+from pidm_nav.world2d.layout import BOX, Layout
+from pidm_nav.world2d.render import render_state
 
 if TYPE_CHECKING:
     import pygame
@@ -59,25 +61,25 @@ NORMAL, LABEL, SMALL = Style(), Style(color=DIM), Style(13, DIM)
 
 
 class Screen:
-    """The window.
+    """The window, and how a session is drawn in it.
 
     Args:
         title: the task's title.
         subtitle: what is going on, such as the file that is recorded to.
+        controls: what sticks, buttons and keys mean.
         size: side of the square that shows the world, in pixels; None fits the desktop.
     """
 
-    def __init__(self, title: str, subtitle: str, size: int | None = None) -> None:
-        require_display()
+    def __init__(self, title: str, subtitle: str, controls: Controls, size: int | None = None) -> None:
         if size is not None and not 480 <= size <= 4000:
             raise ValueError(f"--size is {size}: it must be between 480 and 4000 pixels")
-        self.title, self.subtitle, self.size = title, subtitle, size or _fitting_size()
+        self.title, self.subtitle, self.controls, self.size = title, subtitle, controls, size or _fitting_size()
+        self._left, self._right = self.size + EDGE, self.size + PANEL - EDGE
         self._window = Window(f"pidm-nav: {title}")
 
-    def show(self, session: Session, reading: Reading, controls: Controls) -> list[pygame.event.Event]:
+    def show(self, session: Session, reading: Reading) -> list[pygame.event.Event]:
         """Draw the session, and return what happened in the window."""
-        frame = draw_session(session, reading, controls, self.title, self.subtitle, self.size)
-        return self._window.show(frame, fps=0)  # the loop has a clock of its own
+        return self._window.show(self.draw(session, reading), fps=0)  # the loop has a clock of its own
 
     def events(self) -> list[pygame.event.Event]:
         """Return what has happened since `show`."""
@@ -88,6 +90,218 @@ class Screen:
     def close(self) -> None:
         """Close the window."""
         self._window.close()
+
+    def draw(self, session: Session, reading: Reading) -> Frame:
+        """Draw a session as a (size, size + PANEL, 3) frame."""
+        import pygame
+
+        size = self.size
+        frame = np.empty((size, size + PANEL, 3), dtype=np.uint8)
+        frame[:, :size] = _draw_world(session, size)
+        self._canvas = pygame.image.frombuffer(frame.data, (size + PANEL, size), "RGB")
+        self._canvas.fill(BACK, (size, 0, PANEL, size))
+        if session.rival is not None and session.layout is not None:
+            self._draw_ghost(session.rival, session.layout)
+        self._draw_banner(session)
+        top = 20 + self._write(self.title, 18, TITLE)
+        top += 14 + self._write(self.subtitle, top, SMALL)
+        top = self._draw_score(session, top)
+        bottom = self._draw_commands(session, reading.device)
+        bottom = self._draw_sticks(session, reading, bottom)
+        if session.message and bottom - top > 40:
+            self._draw_message(session.message, top, bottom)
+        return frame
+
+    def _draw_ghost(self, rival: Rival, layout: Layout) -> None:
+        """Draw the rival on the map: a line, and a translucent box."""
+        import pygame
+
+        view = view_room(layout.room_size, (self.size, self.size))
+        points = np.stack(rival.trace[-RECENT:]) * view.scale + (view.left, view.top)
+        if len(points) > 1:
+            pygame.draw.aalines(self._canvas, GHOST, False, points.tolist())
+        side = max(round(BOX * view.scale), 4) * 4
+        large = pygame.Surface((side, side), pygame.SRCALPHA)
+        pygame.draw.rect(large, (*GHOST, 215), large.get_rect(), border_radius=round(0.4 * side))
+        ghost = pygame.transform.smoothscale(large, (side // 4, side // 4))
+        self._canvas.blit(ghost, ghost.get_rect(center=points[-1].tolist()))
+
+    def _draw_banner(self, session: Session) -> None:
+        """Say what to do while no episode runs, over the foot of the world."""
+        import pygame
+
+        saving = session.file is not None and not session.file.is_written()
+        start = f"Starts in {int(np.ceil(session.seconds_left))}" if session.rules.countdown else "Move to start"
+        text = {
+            "ready": "Saving ..." if saving else start,
+            "paused": "Paused",
+            "complete": "That was the last round" if session.file is None else "All episodes are recorded",
+        }.get(session.phase)
+        if text is None:
+            return
+        label = _glyphs(text, BANNER)
+        pill = pygame.Surface((label.get_width() + 52, label.get_height() + 22), pygame.SRCALPHA)
+        pygame.draw.rect(pill, (*BACK, 225), pill.get_rect(), border_radius=pill.get_height() // 2)
+        pill.blit(label, (26, 11))
+        self._canvas.blit(pill, pill.get_rect(midbottom=(self.size // 2, self.size - 46)))
+
+    def _draw_score(self, session: Session, top: int) -> int:
+        """Draw the episode's number, goals or return, steps and how many are kept; return where they end."""
+        rival, file, wanted = session.rival, session.file, session.rules.episodes
+        number, of = min(session.kept + 1, wanted or sys.maxsize), f" of {wanted}" if wanted else ""
+        top += 8 + self._write(f"{'Round' if file is None else 'Episode'} {number}{of}", top, HEADING)
+        players: list[tuple[str, Player, Colour]] = [("", session.person, COLOURS["reached"])]
+        if rival is not None:
+            players = [("You", session.person, TRACE), (rival.name, rival, GHOST)]
+        for name, player, color in players:
+            if session.num_goals:
+                reached = f"{player.goals_reached} of {session.num_goals}{' goals' if rival else ''}"
+                top = self._row(name or "Goals", reached, top, player.goals_reached / session.num_goals, color)
+            else:
+                top = self._row(name or "Return", f"{'return ' if rival else ''}{player.total:.1f}", top)
+        milestone = session.person.info("milestone", "")
+        if milestone:
+            top = self._row("Next", str(milestone), top)
+        limit = session.task.max_steps
+        top = self._row("Steps", f"{session.steps} of {limit}", top, session.steps / limit, TRACE)
+        if file is not None:
+            in_file = f"{session.kept}, {len(file)} in the file" if file.num_before else str(session.kept)
+            top = self._row("Kept", in_file, top, session.kept / wanted if wanted else 0.0, COLOURS["reached"])
+        elif rival is not None:
+            top = self._row("You : rival", f"{rival.wins} : {rival.losses}", top)
+        return top + 4
+
+    def _row(self, name: str, value: str, top: int, part: float | None = None, color: Colour = DIM) -> int:
+        """Draw a name, its value at the right and a bar of which a part is colored; return where the row ends."""
+        import pygame
+
+        label = _glyphs(value, NORMAL)
+        self._canvas.blit(label, (self._right - label.get_width(), top))
+        top += 6 + self._write(name, top, LABEL)
+        if part is not None:
+            whole = pygame.Rect(self._left, top, self._right - self._left, 6)
+            pygame.draw.rect(self._canvas, RAISED, whole, border_radius=3)
+            if part > 0:
+                whole.width = max(round(whole.width * min(part, 1.0)), 6)
+                pygame.draw.rect(self._canvas, color, whole, border_radius=3)
+        return top + 14
+
+    def _draw_message(self, message: str, top: int, bottom: int) -> None:
+        import pygame
+
+        lines = self._wrap(message, NORMAL, 28)[: max((bottom - top - 26) // 21, 1)]
+        area = pygame.Rect(self._left, top, self._right - self._left, 20 + 21 * len(lines))
+        pygame.draw.rect(self._canvas, RAISED, area, border_radius=9)
+        pygame.draw.rect(self._canvas, TRACE, (self._left, top, 4, area.height), border_radius=2)
+        for number, line in enumerate(lines):
+            self._canvas.blit(_glyphs(line, NORMAL), (self._left + 16, top + 10 + 21 * number))
+
+    def _draw_sticks(self, session: Session, reading: Reading, bottom: int) -> int:
+        """Draw where the sticks are, so that one sees at once whether a device works; return where that begins."""
+        import pygame
+
+        radius, indent = 30, 76
+        how = self._movement(reading.device, session.sticks.has_camera)
+        text_height = 22 * len(self._wrap(reading.device, NORMAL, indent)) + 17 * len(self._wrap(how, SMALL, indent))
+        bottom -= 14
+        top = bottom - max(2 * radius, text_height)
+        middle = (self._left + radius, (top + bottom) // 2)
+        pygame.draw.aacircle(self._canvas, RAISED, middle, radius)
+        sticks = ((reading.camera, GHOST), (reading.stick, TRACE))
+        for stick, color in sticks if session.sticks.has_camera else sticks[1:]:
+            x, y = (round(min(max(value, -1.0), 1.0) * (radius - 10)) for value in stick)
+            pygame.draw.aacircle(self._canvas, color, (middle[0] + x, middle[1] + y), 10)
+        text_top = middle[1] - text_height // 2
+        text_top += 4 + self._write(reading.device, text_top, NORMAL, indent)
+        self._write(how, text_top, SMALL, indent)
+        return top - 10
+
+    def _movement(self, device: str, has_camera: bool) -> str:
+        """Say what moves and turns, such as `↑←↓→ or WASD move, Shift slows`."""
+        if device != KEYBOARD:
+            axes = self.controls.stick
+            usual = axes == Sticks()
+            moves = "left stick moves" if usual else f"axes {axes.x} and {axes.y} move"
+            turns = "right stick turns" if usual else f"axes {axes.turn} and {axes.look} turn"
+            return f"{moves}, {turns}" if has_camera else moves
+        said = [f"{self._keys('up', 'left', 'down', 'right')} move"]
+        if has_camera:
+            said.append(f"{self._keys('look_up', 'turn_left', 'look_down', 'turn_right')} turn")
+        slow = self.controls.keys_for("slow")
+        return ", ".join([*said, f"{_key(slow[0])} slows"] if slow else said)
+
+    def _keys(self, *actions: Action) -> str:
+        """Return the keys of these actions, such as `↑←↓→ or WASD`."""
+        sets = zip(*map(self.controls.keys_for, actions), strict=False)
+        return " or ".join("".join(map(_key, each)) for each in sets)
+
+    def _draw_commands(self, session: Session, device: str) -> int:
+        """Draw a line per command, key caps first, without those that do nothing now; return where they begin."""
+        import pygame
+
+        bottom = self.size - 16
+        for command, meaning in reversed(session.meanings().items()):
+            if not meaning:
+                continue
+            caps = [_key(key) for key in self.controls.keys_for(command)[:1]]
+            if device != KEYBOARD:
+                caps = [_button(button, device) for button in self.controls.buttons_for(command)[:1]] + caps
+            bottom -= 34
+            x = self._left
+            for cap in caps:
+                label = _glyphs(cap, CAP)
+                area = pygame.Rect(x, bottom, max(label.get_width() + 16, 28), 27)
+                pygame.draw.rect(self._canvas, RAISED, area, border_radius=6)
+                self._canvas.blit(label, label.get_rect(center=area.center))
+                x = area.right + 6
+            self._canvas.blit(_glyphs(meaning, NORMAL), (x + 5, bottom + 4))
+        return bottom
+
+    def _write(self, text: str, top: int, style: Style, indent: int = 0) -> int:
+        """Write a text on the panel, folded where it is too long, and return its height."""
+        lines = [_glyphs(line, style) for line in self._wrap(text, style, indent)]
+        for number, line in enumerate(lines):
+            self._canvas.blit(line, (self._left + indent, top + number * line.get_height()))
+        return sum(line.get_height() for line in lines)
+
+    def _wrap(self, text: str, style: Style, indent: int) -> list[str]:
+        """Break a text at spaces into lines that fit the panel."""
+        width = self._right - self._left - indent
+        lines = [""]
+        for word in text.split():
+            longer = f"{lines[-1]} {word}".strip()
+            if lines[-1] and _font(style.size, style.bold).size(longer)[0] > width:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+        return lines
+
+
+def _draw_world(session: Session, size: int) -> Frame:
+    """Draw the map from the state where there is one, else what the environment renders, scaled to fit."""
+    import pygame
+
+    if session.layout is not None:
+        trace = np.stack(session.person.trace[-RECENT:])
+        return render_state(session.layout, session.state, (size, size), trace)
+    picture = np.ascontiguousarray(session.person.rollout.picture(0))
+    height, width, _ = picture.shape
+    scale = size / max(width, height)
+    surface = pygame.image.frombuffer(picture.data, (width, height), "RGB")
+    scaled = pygame.transform.smoothscale(surface, (round(width * scale), round(height * scale)))
+    square = pygame.Surface((size, size), depth=24)
+    square.fill(BACK)
+    square.blit(scaled, scaled.get_rect(center=(size // 2, size // 2)))
+    return pygame.surfarray.array3d(square).swapaxes(0, 1)
+
+
+def _fitting_size() -> int:
+    """Return the largest side that the desktop allows, up to 800 pixels."""
+    import pygame
+
+    require_display()
+    width, height = pygame.display.get_desktop_sizes()[0]
+    return max(min(width - PANEL - 40, height - 120, 800), 480)
 
 
 def require_display() -> None:
@@ -117,236 +331,6 @@ def require_display() -> None:
         )
 
 
-def _fitting_size() -> int:
-    """Return the largest side that the desktop allows, up to 800 pixels."""
-    import pygame
-
-    width, height = pygame.display.get_desktop_sizes()[0]
-    return max(min(width - PANEL - 40, height - 120, 800), 480)
-
-
-def draw_session(
-    session: Session, reading: Reading, controls: Controls, title: str, subtitle: str, size: int
-) -> Frame:
-    """Draw a session as a (size, size + PANEL, 3) frame."""
-    import pygame
-
-    frame = np.empty((size, size + PANEL, 3), dtype=np.uint8)
-    frame[:, :size] = _draw_world(session, size)
-    canvas = pygame.image.frombuffer(frame.data, (size + PANEL, size), "RGB")
-    canvas.fill(BACK, (size, 0, PANEL, size))
-    _draw_ghost(canvas, session, size)
-    _draw_banner(canvas, session, size)
-    panel = Panel(canvas, size + EDGE, size + PANEL - EDGE)
-    top = 20 + panel.write(title, 18, TITLE)
-    top += 14 + panel.write(subtitle, top, SMALL)
-    top = _draw_score(panel, session, top)
-    bottom = _draw_commands(panel, session, reading, controls, size - 16)
-    bottom = _draw_stick(panel, session, reading, controls, bottom)
-    if session.message and bottom - top > 40:
-        _draw_message(panel, session.message, top, bottom)
-    return frame
-
-
-def _draw_world(session: Session, size: int) -> Frame:
-    """Draw the map from the state where there is one, else what the environment renders, scaled to fit."""
-    import pygame
-
-    if session.layout is not None:
-        return render_state(session.layout, session.state, (size, size), session.trace[-RECENT:])
-    picture = np.ascontiguousarray(session.render())
-    height, width, _ = picture.shape
-    scale = size / max(width, height)
-    surface = pygame.image.frombuffer(picture.data, (width, height), "RGB")
-    scaled = pygame.transform.smoothscale(surface, (round(width * scale), round(height * scale)))
-    square = pygame.Surface((size, size))
-    square.fill(BACK)
-    square.blit(scaled, scaled.get_rect(center=(size // 2, size // 2)))
-    return pygame.surfarray.array3d(square).swapaxes(0, 1)
-
-
-def _draw_ghost(canvas: pygame.Surface, session: Session, size: int) -> None:
-    """Draw the rival on the map: a line, and a translucent box."""
-    import pygame
-
-    if session.rival is None or session.layout is None:
-        return
-    view = view_room(session.layout.room_size, (size, size))
-    points = np.stack(session.rival.trace[-RECENT:]) * view.scale + (view.left, view.top)
-    if len(points) > 1:
-        pygame.draw.aalines(canvas, GHOST, False, points.tolist())
-    side = max(round(BOX * view.scale), 4) * 4
-    large = pygame.Surface((side, side), pygame.SRCALPHA)
-    pygame.draw.rect(large, (*GHOST, 215), large.get_rect(), border_radius=round(0.4 * side))
-    ghost = pygame.transform.smoothscale(large, (side // 4, side // 4))
-    canvas.blit(ghost, ghost.get_rect(center=points[-1].tolist()))
-
-
-def _draw_banner(canvas: pygame.Surface, session: Session, size: int) -> None:
-    """Say what to do while no episode runs, over the foot of the world."""
-    import pygame
-
-    saving = session.file is not None and not session.file.is_written()
-    start = f"Starts in {int(np.ceil(session.seconds_left))}" if session.rules.countdown else "Move to start"
-    text = {
-        "ready": "Saving ..." if saving else start,
-        "paused": "Paused",
-        "complete": "That was the last round" if session.file is None else "All episodes are recorded",
-    }.get(session.phase)
-    if text is None:
-        return
-    label = _glyphs(text, BANNER)
-    pill = pygame.Surface((label.get_width() + 52, label.get_height() + 22), pygame.SRCALPHA)
-    pygame.draw.rect(pill, (*BACK, 225), pill.get_rect(), border_radius=pill.get_height() // 2)
-    pill.blit(label, (26, 11))
-    canvas.blit(pill, pill.get_rect(midbottom=(size // 2, size - 46)))
-
-
-@dataclass(frozen=True)
-class Panel:
-    """The column beside the world, from `left` to `right`."""
-
-    canvas: pygame.Surface
-    left: int
-    right: int
-
-    def write(self, text: str, top: int, style: Style = NORMAL, indent: int = 0) -> int:
-        """Write a text, folded where it is too long, and return its height."""
-        lines = _wrap(text, style, self.right - self.left - indent)
-        line_height = _glyphs(" ", style).get_height()
-        for number, line in enumerate(lines):
-            self.canvas.blit(_glyphs(line, style), (self.left + indent, top + number * line_height))
-        return line_height * len(lines)
-
-    def height(self, text: str, style: Style, indent: int) -> int:
-        """Return the height of a text when it is written."""
-        return len(_wrap(text, style, self.right - self.left - indent)) * _glyphs(" ", style).get_height()
-
-    def row(self, name: str, value: str, part: float | None, color: Colour, top: int) -> int:
-        """Draw a name, its value at the right and a bar of which a part is colored; return where the row ends."""
-        import pygame
-
-        label = _glyphs(value, NORMAL)
-        self.canvas.blit(label, (self.right - label.get_width(), top))
-        top += 6 + self.write(name, top, LABEL)
-        if part is not None:
-            whole = pygame.Rect(self.left, top, self.right - self.left, 6)
-            pygame.draw.rect(self.canvas, RAISED, whole, border_radius=3)
-            if part > 0:
-                whole.width = max(round(whole.width * min(part, 1.0)), 6)
-                pygame.draw.rect(self.canvas, color, whole, border_radius=3)
-        return top + 14
-
-
-def _draw_score(panel: Panel, session: Session, top: int) -> int:
-    """Draw the episode's number, goals or return, steps and how many are kept; return where they end."""
-    rival, file, wanted = session.rival, session.file, session.rules.episodes
-    number = min(session.kept + 1, wanted or sys.maxsize)
-    of = "" if wanted is None else f" of {wanted}"
-    top += 8 + panel.write(f"{'Round' if file is None else 'Episode'} {number}{of}", top, HEADING)
-    players = [("You" if rival else "", session.score, TRACE if rival else COLOURS["reached"])]
-    if rival is not None:
-        players.append((rival.name, rival.score, GHOST))
-    for name, score, color in players:
-        if session.num_goals:
-            unit = " goals" if rival else ""
-            value = f"{score.goals} of {session.num_goals}{unit}"
-            top = panel.row(name or "Goals", value, score.goals / session.num_goals, color, top)
-        else:
-            unit = "return " if rival else ""
-            top = panel.row(name or "Return", f"{unit}{score.total:.1f}", None, color, top)
-    if session.milestone:
-        top = panel.row("Next", session.milestone, None, DIM, top)
-    limit = session.max_steps
-    of, part = ("", None) if limit is None else (f" of {limit}", session.steps / limit)
-    top = panel.row("Steps", f"{session.steps}{of}", part, TRACE, top)
-    if file is not None:
-        in_file = f"{session.kept}, {len(file)} in the file" if file.num_before else str(session.kept)
-        top = panel.row("Kept", in_file, session.kept / wanted if wanted else 0.0, COLOURS["reached"], top)
-    elif rival is not None:
-        top = panel.row("You : rival", f"{rival.wins} : {rival.losses}", None, DIM, top)
-    return top + 4
-
-
-def _draw_message(panel: Panel, message: str, top: int, bottom: int) -> None:
-    import pygame
-
-    height = min(20 + panel.height(message, NORMAL, 28), bottom - top - 6)
-    area = pygame.Rect(panel.left, top, panel.right - panel.left, height)
-    pygame.draw.rect(panel.canvas, RAISED, area, border_radius=9)
-    pygame.draw.rect(panel.canvas, TRACE, (panel.left, top, 4, height), border_radius=2)
-    panel.canvas.set_clip(area)
-    Panel(panel.canvas, panel.left + 16, panel.right - 12).write(message, top + 10)
-    panel.canvas.set_clip(None)
-
-
-def _draw_stick(panel: Panel, session: Session, reading: Reading, controls: Controls, bottom: int) -> int:
-    """Draw where the sticks are, so that one sees at once whether a device works; return where that begins."""
-    import pygame
-
-    radius, indent = 30, 76
-    how = _movement(session, reading, controls)
-    name_height = panel.height(reading.device, NORMAL, indent)
-    text_height = name_height + 4 + panel.height(how, SMALL, indent)
-    top = bottom - 14 - max(2 * radius, text_height)
-    middle = (panel.left + radius, (top + bottom - 14) // 2)
-    pygame.draw.aacircle(panel.canvas, RAISED, middle, radius)
-    sticks = [(reading.stick, TRACE)]
-    if session.has_camera:
-        sticks.insert(0, (reading.camera, GHOST))
-    for stick, color in sticks:
-        x, y = (round(min(max(value, -1.0), 1.0) * (radius - 10)) for value in stick)
-        pygame.draw.aacircle(panel.canvas, color, (middle[0] + x, middle[1] + y), 10)
-    text_top = middle[1] - text_height // 2
-    panel.write(reading.device, text_top, NORMAL, indent)
-    panel.write(how, text_top + name_height + 4, SMALL, indent)
-    return top - 10
-
-
-def _movement(session: Session, reading: Reading, controls: Controls) -> str:
-    """Say what moves and turns, such as `↑←↓→ or WASD move, Shift slows`."""
-    if reading.device != KEYBOARD:
-        axes = controls.stick
-        usual = (axes.x, axes.y, axes.turn, axes.look) == ("leftx", "lefty", "rightx", "righty")
-        moves = "left stick moves" if usual else f"axes {axes.x} and {axes.y} move"
-        turns = "right stick turns" if usual else f"axes {axes.turn} and {axes.look} turn"
-        return f"{moves}, {turns}" if session.has_camera else moves
-    said = [f"{_keys(controls, 'up', 'left', 'down', 'right')} move"]
-    if session.has_camera:
-        said.append(f"{_keys(controls, 'look_up', 'turn_left', 'look_down', 'turn_right')} turn")
-    if controls.keys_for("slow"):
-        said.append(f"{_key(controls.keys_for('slow')[0])} slows")
-    return ", ".join(said)
-
-
-def _keys(controls: Controls, *actions: Action) -> str:
-    """Return the keys of these actions, such as `↑←↓→ or WASD`."""
-    sets = zip(*(controls.keys_for(action) for action in actions), strict=False)
-    return " or ".join("".join(map(_key, each)) for each in sets)
-
-
-def _draw_commands(panel: Panel, session: Session, reading: Reading, controls: Controls, bottom: int) -> int:
-    """Draw a line per command, key caps first, without those that do nothing now; return where they begin."""
-    import pygame
-
-    for command, meaning in reversed(session.meanings().items()):
-        if not meaning:
-            continue
-        caps = [_key(key) for key in controls.keys_for(command)[:1]]
-        if reading.device != KEYBOARD:
-            caps = [_button(button, reading.device) for button in controls.buttons_for(command)[:1]] + caps
-        bottom -= 34
-        x = panel.left
-        for cap in caps:
-            label = _glyphs(cap, CAP)
-            area = pygame.Rect(x, bottom, max(label.get_width() + 16, 28), 27)
-            pygame.draw.rect(panel.canvas, RAISED, area, border_radius=6)
-            panel.canvas.blit(label, label.get_rect(center=area.center))
-            x = area.right + 6
-        panel.canvas.blit(_glyphs(meaning, NORMAL), (x + 5, bottom + 4))
-    return bottom
-
-
 def _key(name: str) -> str:
     return KEY_LABELS.get(name, name.capitalize())
 
@@ -357,18 +341,6 @@ def _button(button: str | int, device: str) -> str:
         return f"Button {button}"
     sony = any(word in device.lower() for word in ("ps3", "ps4", "ps5", "dualsense", "dualshock", "playstation"))
     return PLAYSTATION.get(button, button.capitalize()) if sony else button.capitalize()
-
-
-def _wrap(text: str, style: Style, width: int) -> list[str]:
-    """Break a text at spaces into lines of at most this width."""
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and _font(style.size, style.bold).size(longer)[0] > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines
 
 
 @lru_cache(maxsize=512)
