@@ -14,27 +14,21 @@ import msgspec
 
 from pidm_nav.files import write_text
 
+Direction = Literal["left", "right", "up", "down", "slow", "turn_left", "turn_right", "look_up", "look_down"]
 Command = Literal["pause", "redo", "finish", "quit"]
-Action = Literal[
-    "left", "right", "up", "down", "slow", "turn_left", "turn_right", "look_up", "look_down",
-    "pause", "redo", "finish", "quit",
-]  # fmt: skip
+Action = Literal[Direction, Command]
 COMMANDS: tuple[Command, ...] = get_args(Command)
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 AXES = {"leftx": 0, "lefty": 1, "rightx": 2, "righty": 3}
-BUTTONS = {
-    name: number
-    for number, name in enumerate(
-        "a b x y back guide start leftstick rightstick leftshoulder rightshoulder dpup dpdown dpleft dpright".split()
-    )
-}
+_FRONT = ("a", "b", "x", "y", "back", "guide", "start", "leftstick", "rightstick")
+_OTHERS = ("leftshoulder", "rightshoulder", "dpup", "dpdown", "dpleft", "dpright")
+BUTTONS = {name: number for number, name in enumerate((*_FRONT, *_OTHERS))}
 RAW_BUTTONS = {"a": 0, "b": 1, "x": 2, "y": 3, "leftshoulder": 4, "rightshoulder": 5, "back": 6, "start": 7}
 """Where joysticks that SDL has no layout for most often have these buttons."""
 
-Bindings = dict[Action, str | int | tuple[str | int, ...]]
-Bound = dict[Action, tuple[str | int, ...]]
-DEFAULT_BUTTONS: Bound = {
+Bound = str | int | tuple[str | int, ...]
+DEFAULT_BUTTONS: dict[Action, Bound] = {
     "left": ("dpleft",),
     "right": ("dpright",),
     "up": ("dpup",),
@@ -44,7 +38,7 @@ DEFAULT_BUTTONS: Bound = {
     "finish": ("y",),
     "quit": ("back",),
 }
-DEFAULT_KEYS: Bound = {
+DEFAULT_KEYS: dict[Action, Bound] = {
     "left": ("left", "a"),
     "right": ("right", "d"),
     "up": ("up", "w"),
@@ -61,19 +55,19 @@ DEFAULT_KEYS: Bound = {
 }
 
 
-def _as_tuple(bound: str | int | tuple[str | int, ...]) -> tuple[str | int, ...]:
+def _as_tuple(bound: Bound) -> tuple[str | int, ...]:
     return bound if isinstance(bound, tuple) else (bound,)
 
 
-def _merge(section: str, given: Bindings, default: Bound) -> Bindings:
+def _merge(section: str, given: dict[Action, Bound], default: dict[Action, Bound]) -> dict[Action, Bound]:
     """Return the default bindings with the given ones, which take their keys or buttons from other actions."""
     taken = [each for bound in given.values() for each in _as_tuple(bound)]
-    merged: Bindings = {}
+    merged: dict[Action, Bound] = {}
     meanings: dict[str | int, Action] = {}
     for action in ACTIONS:
-        usual = tuple(each for each in default.get(action, ()) if each not in taken)
-        bound = merged[action] = _as_tuple(given.get(action, usual))
-        for each in bound:
+        usual = tuple(each for each in _as_tuple(default.get(action, ())) if each not in taken)
+        merged[action] = _as_tuple(given.get(action, usual))
+        for each in _as_tuple(merged[action]):
             if meanings.setdefault(each, action) != action:
                 raise ValueError(f"'{section}' gives {each!r} to {meanings[each]} and to {action}: choose one")
     return merged
@@ -105,19 +99,18 @@ class Controls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The meaning of sticks, buttons and keys; what is given here is merged into the defaults."""
 
     stick: Sticks = Sticks()
-    buttons: Bindings = {}
-    keys: Bindings = {}
+    buttons: dict[Action, Bound] = {}
+    keys: dict[Action, Bound] = {}
 
     def __post_init__(self) -> None:
-        buttons, keys = _merge("buttons", self.buttons, DEFAULT_BUTTONS), _merge("keys", self.keys, DEFAULT_KEYS)
+        msgspec.structs.force_setattr(self, "buttons", _merge("buttons", self.buttons, DEFAULT_BUTTONS))
+        msgspec.structs.force_setattr(self, "keys", _merge("keys", self.keys, DEFAULT_KEYS))
         for action in ACTIONS:
-            for button in buttons[action]:
+            for button in self.buttons_for(action):
                 _check_name(f"button for {action}", button, BUTTONS)
-            for key in keys[action]:
+            for key in _as_tuple(self.keys[action]):
                 if not isinstance(key, str):
                     raise ValueError(f"the key for {action} is {key}: write a key's name, such as 'a' or 'left shift'")
-        msgspec.structs.force_setattr(self, "buttons", buttons)
-        msgspec.structs.force_setattr(self, "keys", keys)
 
     def buttons_for(self, action: Action) -> tuple[str | int, ...]:
         """Return the buttons that do this."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
@@ -68,7 +69,9 @@ class Sticks:
     """The person as a policy: the sticks drive the components of an action, scaled to the bounds of its space."""
 
     def __init__(self, task: Task, env: VectorEnv[Any, Any, Any]) -> None:
-        low, high = env.single_action_space.low, env.single_action_space.high
+        space = env.single_action_space
+        assert isinstance(space, spaces.Box)  # the registry refuses others
+        low, high = space.low, space.high
         if low.ndim != 1 or len(low) > len(task.sticks):
             raise ValueError(
                 f"an action of {task.name} has shape {low.shape}, and two sticks give at most {len(task.sticks)} "
@@ -111,14 +114,15 @@ class Rival(Player):
         while not self.rollout.done:
             self.step()
         num_goals = int(person.info("num_goals", 0))
-        if num_goals:
-            ours, theirs = (person.goals_reached, -person.steps), (self.goals_reached, -self.steps)
-            if person.goals_reached == self.goals_reached < num_goals:
-                ours = theirs = (0, 0)  # nobody got there: how long it took to get stuck does not count
-            you, they = f"{person.goals_reached} goals in {person.steps} steps", f"{self.goals_reached} in {self.steps}"
-        else:
+        ours: tuple[float, float]
+        theirs: tuple[float, float]
+        ours, theirs = ((player.goals_reached, -player.steps) for player in (person, self))
+        you, they = f"{ours[0]} goals in {person.steps} steps", f"{theirs[0]} in {self.steps}"
+        if not num_goals:
             ours, theirs = (person.total, 0), (self.total, 0)
-            you, they = f"return {person.total:.1f} in {person.steps} steps", f"{self.total:.1f} in {self.steps}"
+            you, they = f"return {ours[0]:.1f} in {person.steps} steps", f"{theirs[0]:.1f} in {self.steps}"
+        elif ours[0] == theirs[0] < num_goals:
+            ours = theirs = (0, 0)  # nobody got there: how long it took to get stuck does not count
         self.wins += ours > theirs
         self.losses += ours < theirs
         verdict = "You win" if ours > theirs else f"{self.name} wins" if ours < theirs else "A draw"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.recorder.controls import Command
