@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_gamepad import OTHER, VirtualGamepad
 
-from pidm_nav.demos.recorder.controls import BUTTONS, COMMANDS, Controls, Sticks, read_controls, write_controls
+from pidm_nav.demos.recorder.controls import BUTTONS, COMMANDS, Axes, Controls, read_controls, write_controls
 from pidm_nav.demos.recorder.devices import PRESS, RELEASE, Inputs, Ramp, list_devices
 
 FRAME = 1 / 30
@@ -297,7 +297,7 @@ def test_the_direction_pad_moves_too(plug):
 
 def test_a_mapping_moves_stick_and_buttons_elsewhere(plug):
     pad = plug()
-    inputs = Inputs(Controls(Sticks("rightx", 1, invert_x=True), buttons={"pause": (9, "a"), "quit": ()}))
+    inputs = Inputs(Controls(Axes("rightx", 1, invert_x=True), buttons={"pause": (9, "a"), "quit": ()}))
     pad.axis(2, 0.75)
     pad.axis(1, 0.25)
     pad.button(9, True)  # by the device's own count
@@ -320,7 +320,7 @@ def test_a_joystick_that_sdl_has_no_layout_for_works_by_numbers(plug):
 
 def test_an_axis_that_a_device_does_not_have_is_zero(plug):
     pad = plug(OTHER, 1, 2)
-    inputs = Inputs(Controls(Sticks(y=7)))
+    inputs = Inputs(Controls(Axes(y=7)))
     pad.axis(0, 1.0)
     assert read(inputs)[0] == (pytest.approx(1.0, abs=1e-3), 0.0)
 

@@ -31,7 +31,7 @@ def race(task: str, policy, person, **env_kwargs) -> Session:
     session = against(task, policy, **env_kwargs)
     session.tick(Reading())
     while not session.results:
-        session.tick(Reading(tuple(person.predict(session.state)[0].tolist())))
+        session.tick(Reading(tuple(person.predict(session.person.state)[0].tolist())))
     return session
 
 

@@ -63,7 +63,7 @@ def play(session: Session, device="keyboard") -> None:
     written(session)
     ended = len(session.results)
     while len(session.results) == ended:
-        session.tick(Reading(tuple(expert.predict(session.state)[0].tolist()), device=device))
+        session.tick(Reading(tuple(expert.predict(session.person.state)[0].tolist()), device=device))
 
 
 def truncate(session: Session, reading=RIGHT) -> None:
@@ -120,9 +120,9 @@ def test_the_first_input_begins_the_episode_and_is_its_first_step(tmp_path):
     session = new_session(tmp_path / "mine.npz")
     for _ in range(5):
         session.tick(Reading((0.1, -0.1)))  # a worn stick is no input
-    assert session.phase == "ready" and session.steps == 0
+    assert session.phase == "ready" and session.person.steps == 0
     session.tick(Reading((0.0, -0.9)))
-    assert session.phase == "running" and session.steps == 1
+    assert session.phase == "running" and session.person.steps == 1
     assert np.array_equal(session.person.rollout.episodes()[0].actions, np.float32([[0.0, -0.9]]))
 
 
@@ -143,7 +143,7 @@ def test_a_countdown_begins_the_episode_by_itself(tmp_path):
         session.tick(RIGHT if frame == 5 else STILL)
         assert session.phase == "ready" and session.seconds_left > 0
     session.tick(STILL)
-    assert session.phase == "running" and session.steps == 1
+    assert session.phase == "running" and session.person.steps == 1
 
 
 def test_a_countdown_can_be_paused(tmp_path):
@@ -161,12 +161,12 @@ def test_nothing_moves_while_paused(tmp_path):
     session.tick(STILL)
     session.tick(RIGHT)
     session.tick(do("pause"))
-    state = session.state
+    state = session.person.state
     for _ in range(10):
         session.tick(RIGHT)
-    assert session.phase == "paused" and np.array_equal(session.state, state)
+    assert session.phase == "paused" and np.array_equal(session.person.state, state)
     session.tick(Reading((1.0, 0.0), ("pause",)))
-    assert session.phase == "running" and session.steps == 2
+    assert session.phase == "running" and session.person.steps == 2
 
 
 def test_redo_drops_the_running_episode_and_keeps_the_ones_before(tmp_path):
@@ -174,10 +174,10 @@ def test_redo_drops_the_running_episode_and_keeps_the_ones_before(tmp_path):
     truncate(session)
     written(session).tick(STILL)
     session.tick(RIGHT)
-    dropped = session.person.seed
+    dropped = session.person.rollout.seeds
     session.tick(do("redo"))
     assert session.phase == "ready" and session.kept == 1
-    assert session.person.seed != dropped  # with noise of its own
+    assert session.person.rollout.seeds != dropped  # with noise of its own
     session.tick(do("redo"))  # pressed once too often
     assert session.kept == 1 and len(load_demos(tmp_path / "mine.npz")) == 1
 
@@ -522,7 +522,7 @@ def test_a_session_played_with_a_gamepad(tmp_path, display, saved_at_once):
             if session.phase == "complete":
                 pad.button(3, True)
             elif self.time > 0.2:
-                pad.stick(*expert.predict(session.state)[0].tolist())
+                pad.stick(*expert.predict(session.person.state)[0].tolist())
 
     clock = Hand()
     run(session, Inputs(Controls()), Screen("Zigzag", "test", Controls()), Pace(30, clock.now, clock.sleep))

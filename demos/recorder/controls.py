@@ -78,7 +78,7 @@ def _check_name(what: str, value: str | int, names: dict[str, int]) -> None:
         raise ValueError(f"the {what} is {value!r}: choose {', '.join(names)} or a number from 0")
 
 
-class Sticks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Axes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The axes of a gamepad that move and that turn; the latter matter only where a task has a use for them."""
 
     x: str | int = "leftx"
@@ -98,7 +98,7 @@ class Sticks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Controls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The meaning of sticks, buttons and keys; what is given here is merged into the defaults."""
 
-    stick: Sticks = Sticks()
+    stick: Axes = Axes()
     buttons: dict[Action, Bound] = {}
     keys: dict[Action, Bound] = {}
 

@@ -16,19 +16,13 @@ from pidm_nav.world2d.state import POSITION
 
 
 class Player:
-    """A policy that plays one episode after the other, step by step.
-
-    Args:
-        policy: who acts.
-        env: a vector environment with one row.
-    """
+    """A policy that plays one episode after the other, step by step, in a vector environment with one row."""
 
     def __init__(self, policy: Policy, env: VectorEnv[Any, Any, Any]) -> None:
         self.policy, self.env = policy, env
 
     def reset(self, seed: int) -> None:
         """Begin an episode."""
-        self.seed = seed
         self.rollout = Rollout(self.policy, self.env, [seed])
         self.trace = [self.state[POSITION]]
 
@@ -55,36 +49,40 @@ class Player:
         return int(self.rollout.goals_reached[0])
 
     @property
+    def num_goals(self) -> int:
+        """The number of goals; 0 where the environment has none."""
+        return int(self.info("num_goals", 0))
+
+    @property
     def total(self) -> float:
         """The sum of rewards so far."""
         return float(self.rollout.returns[0])
 
     def info(self, key: str, default: Any) -> Any:
         """Return what the environment told in the last step."""
-        values = self.rollout.infos.get(key)
-        return default if values is None else values[0]
+        return self.rollout.infos[key][0] if key in self.rollout.infos else default
 
 
-class Sticks:
-    """The person as a policy: the sticks drive the components of an action, scaled to the bounds of its space."""
+class Person(Player):
+    """The person: the sticks drive the components of an action, scaled to the bounds of the action space."""
 
     def __init__(self, task: Task, env: VectorEnv[Any, Any, Any]) -> None:
+        super().__init__(self, env)
         space = env.single_action_space
         assert isinstance(space, spaces.Box)  # the registry refuses others
-        low, high = space.low, space.high
-        if low.ndim != 1 or len(low) > len(task.sticks):
+        if len(space.shape) != 1 or space.shape[0] > len(task.sticks):
             raise ValueError(
-                f"an action of {task.name} has shape {low.shape}, and two sticks give at most {len(task.sticks)} "
+                f"an action of {task.name} has shape {space.shape}, and two sticks give at most {len(task.sticks)} "
                 "numbers: let a policy play it instead"
             )
-        self.sources = task.sticks[: len(low)]
+        self.sources = task.sticks[: space.shape[0]]
         self.has_camera = any(source.removeprefix("-") in ("turn", "look") for source in self.sources)
-        bounded = np.isfinite(low) & np.isfinite(high)
-        self._center, self._reach = np.where(bounded, (low + high) / 2, 0.0), np.where(bounded, (high - low) / 2, 1.0)
-        self.read(Reading())
+        bounded = np.isfinite(space.low) & np.isfinite(space.high)
+        self._center = np.where(bounded, (space.low + space.high) / 2, 0.0)
+        self._reach = np.where(bounded, (space.high - space.low) / 2, 1.0)
 
     def read(self, reading: Reading) -> None:
-        """Take the action from the sticks."""
+        """Take the next action from the sticks."""
         values = np.array([reading.drive(source) for source in self.sources], dtype=np.float32)
         self._action = (self._center + self._reach * values).astype(np.float32)
 
@@ -113,17 +111,17 @@ class Rival(Player):
         """Play to the end and say who won: more goals, or all of them in fewer steps; without goals, more reward."""
         while not self.rollout.done:
             self.step()
-        num_goals = int(person.info("num_goals", 0))
-        ours: tuple[float, float]
-        theirs: tuple[float, float]
-        ours, theirs = ((player.goals_reached, -player.steps) for player in (person, self))
-        you, they = f"{ours[0]} goals in {person.steps} steps", f"{theirs[0]} in {self.steps}"
-        if not num_goals:
-            ours, theirs = (person.total, 0), (self.total, 0)
-            you, they = f"return {ours[0]:.1f} in {person.steps} steps", f"{theirs[0]:.1f} in {self.steps}"
-        elif ours[0] == theirs[0] < num_goals:
-            ours = theirs = (0, 0)  # nobody got there: how long it took to get stuck does not count
-        self.wins += ours > theirs
-        self.losses += ours < theirs
-        verdict = "You win" if ours > theirs else f"{self.name} wins" if ours < theirs else "A draw"
+        if person.num_goals:
+            you, they = f"{person.goals_reached} goals in {person.steps} steps", f"{self.goals_reached} in {self.steps}"
+            lead = float(person.goals_reached - self.goals_reached)
+            if (
+                not lead and person.goals_reached == person.num_goals
+            ):  # else, how long it took to get stuck is no matter
+                lead = self.steps - person.steps
+        else:
+            you, they = f"return {person.total:.1f} in {person.steps} steps", f"{self.total:.1f} in {self.steps}"
+            lead = person.total - self.total if person.rollout.done else -np.inf  # giving up loses
+        self.wins += lead > 0
+        self.losses += lead < 0
+        verdict = "You win" if lead > 0 else f"{self.name} wins" if lead < 0 else "A draw"
         return f"{verdict}! You: {you}. {self.name}: {they}."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pidm_nav.demos.recorder.controls import Action, Controls, Sticks
+from pidm_nav.demos.recorder.controls import Action, Axes, Controls
 from pidm_nav.demos.recorder.devices import KEYBOARD, Reading
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
@@ -35,15 +35,8 @@ DIM: Colour = (148, 155, 170)
 LIGHT: Colour = (238, 240, 244)
 GHOST: Colour = (234, 118, 0)
 
-KEY_LABELS = {
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "return": "Enter",
-    "escape": "Esc",
-    "left shift": "Shift",
-}
+ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
+KEY_LABELS = {**ARROWS, "return": "Enter", "escape": "Esc", "left shift": "Shift"}
 PLAYSTATION = {"a": "Cross", "b": "Circle", "x": "Square", "y": "Triangle", "back": "Share", "start": "Options"}
 
 
@@ -154,16 +147,16 @@ class Screen:
         if rival is not None:
             players = [("You", session.person, TRACE), (rival.name, rival, GHOST)]
         for name, player, color in players:
-            if session.num_goals:
-                reached = f"{player.goals_reached} of {session.num_goals}{' goals' if rival else ''}"
-                top = self._row(name or "Goals", reached, top, player.goals_reached / session.num_goals, color)
+            if session.person.num_goals:
+                reached = f"{player.goals_reached} of {session.person.num_goals}{' goals' if rival else ''}"
+                top = self._row(name or "Goals", reached, top, player.goals_reached / session.person.num_goals, color)
             else:
                 top = self._row(name or "Return", f"{'return ' if rival else ''}{player.total:.1f}", top)
         milestone = session.person.info("milestone", "")
         if milestone:
             top = self._row("Next", str(milestone), top)
         limit = session.task.max_steps
-        top = self._row("Steps", f"{session.steps} of {limit}", top, session.steps / limit, TRACE)
+        top = self._row("Steps", f"{session.person.steps} of {limit}", top, session.person.steps / limit, TRACE)
         if file is not None:
             in_file = f"{session.kept}, {len(file)} in the file" if file.num_before else str(session.kept)
             top = self._row("Kept", in_file, top, session.kept / wanted if wanted else 0.0, COLOURS["reached"])
@@ -184,7 +177,7 @@ class Screen:
             if part > 0:
                 whole.width = max(round(whole.width * min(part, 1.0)), 6)
                 pygame.draw.rect(self._canvas, color, whole, border_radius=3)
-        return top + 14
+        return top + (14 if part is not None else 2)
 
     def _draw_message(self, message: str, top: int, bottom: int) -> None:
         import pygame
@@ -201,14 +194,14 @@ class Screen:
         import pygame
 
         radius, indent = 30, 76
-        how = self._movement(reading.device, session.sticks.has_camera)
+        how = self._movement(reading.device, session.person.has_camera)
         text_height = 22 * len(self._wrap(reading.device, NORMAL, indent)) + 17 * len(self._wrap(how, SMALL, indent))
         bottom -= 14
         top = bottom - max(2 * radius, text_height)
         middle = (self._left + radius, (top + bottom) // 2)
         pygame.draw.aacircle(self._canvas, RAISED, middle, radius)
         sticks = ((reading.camera, GHOST), (reading.stick, TRACE))
-        for stick, color in sticks if session.sticks.has_camera else sticks[1:]:
+        for stick, color in sticks if session.person.has_camera else sticks[1:]:
             x, y = (round(min(max(value, -1.0), 1.0) * (radius - 10)) for value in stick)
             pygame.draw.aacircle(self._canvas, color, (middle[0] + x, middle[1] + y), 10)
         text_top = middle[1] - text_height // 2
@@ -220,7 +213,7 @@ class Screen:
         """Say what moves and turns, such as `↑←↓→ or WASD move, Shift slows`."""
         if device != KEYBOARD:
             axes = self.controls.stick
-            usual = axes == Sticks()
+            usual = axes == Axes()
             moves = "left stick moves" if usual else f"axes {axes.x} and {axes.y} move"
             turns = "right stick turns" if usual else f"axes {axes.turn} and {axes.look} turn"
             return f"{moves}, {turns}" if has_camera else moves
@@ -283,7 +276,7 @@ def _draw_world(session: Session, size: int) -> Frame:
 
     if session.layout is not None:
         trace = np.stack(session.person.trace[-RECENT:])
-        return render_state(session.layout, session.state, (size, size), trace)
+        return render_state(session.layout, session.person.state, (size, size), trace)
     picture = np.ascontiguousarray(session.person.rollout.picture(0))
     height, width, _ = picture.shape
     scale = size / max(width, height)
@@ -308,12 +301,8 @@ def require_display() -> None:
     """Raise OSError where no window can be opened."""
     import pygame
 
-    lost = sys.platform.startswith("linux") and not os.environ.keys() & {
-        "DISPLAY",
-        "WAYLAND_DISPLAY",
-        "XDG_RUNTIME_DIR",
-        "SDL_VIDEODRIVER",
-    }
+    named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
+    lost = sys.platform.startswith("linux") and not os.environ.keys() & named
     try:
         if not lost:  # where it cannot work anyway, SDL would print a second complaint
             pygame.display.init()

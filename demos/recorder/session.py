@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-from numpy.typing import NDArray
-
 from pidm_nav.demos.recorder.controls import Command
 from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.devices import DEFLECTED, Reading
-from pidm_nav.demos.recorder.players import Player, Rival, Sticks
+from pidm_nav.demos.recorder.players import Person, Rival
 from pidm_nav.tasks import Task
 
 Phase = Literal["ready", "running", "paused", "complete", "over"]
@@ -70,8 +68,7 @@ class Session:
         self.task, self.rules, self.file, self.rival = task, rules, file, rival
         self.layout = task.layout(env_kwargs) if task.shows_goals else None  # the map, where it is drawn from states
         self.env = task.make_vec(1, render_mode=None if task.shows_goals else "rgb_array", **env_kwargs)
-        self.sticks = Sticks(task, self.env)
-        self.person = Player(self.sticks, self.env)
+        self.person = Person(task, self.env)
         self.kept = 0
         self.message = ""
         self.results: list[str] = []  # what was said at the end of each episode
@@ -80,21 +77,6 @@ class Session:
         used = file.seeds if file is not None else set()
         self._seeds: Iterator[int] = (seed for seed in count(rules.seed) if seed not in used)
         self._begin()
-
-    @property
-    def state(self) -> NDArray[Any]:
-        """The state vector, or the observation where the environment has no state vector."""
-        return self.person.state
-
-    @property
-    def num_goals(self) -> int:
-        """The number of goals; 0 where the environment has none."""
-        return int(self.person.info("num_goals", 0))
-
-    @property
-    def steps(self) -> int:
-        """The number of steps of the running episode."""
-        return self.person.steps
 
     @property
     def may_switch_device(self) -> bool:
@@ -109,7 +91,7 @@ class Session:
     def meanings(self) -> dict[Command, str]:
         """Return what the commands do now; one that does nothing has an empty text."""
         playing = self.file is None
-        if not self.steps:
+        if not self.person.steps:
             redo = f"drop episode {self.kept}" if self._droppable else ""
             pause = "go on" if self.phase == "paused" else "pause" if self.rules.countdown else ""
             return {"pause": pause, "redo": redo, "finish": "finish", "quit": "quit"}
@@ -125,19 +107,19 @@ class Session:
         """Take in what the person does in one frame."""
         if reading.unplugged is not None:
             self._pause_unplugged(reading.unplugged)
-        seed = self.person.seed
+        episode = self.person.rollout
         for command in reading.commands:
             self._obey(command)
-        if self.phase == "ready" and self.person.seed == seed:
+        if self.phase == "ready" and self.person.rollout is episode:
             self._start(reading)
         if self.phase == "running":
             self._step(reading)
 
     def close(self) -> None:
         """Close the environments, and wait until all that was kept is on disk."""
-        for player in (self.person, self.rival):
-            if player is not None:
-                player.env.close()
+        self.env.close()
+        if self.rival is not None:
+            self.rival.env.close()
         if self.file is not None:
             self.file.close()
 
@@ -155,7 +137,7 @@ class Session:
 
     def _start(self, reading: Reading) -> None:
         """Begin to step with the first input, or when the countdown ends."""
-        deflection = max(abs(reading.drive(source)) for source in self.sticks.sources)
+        deflection = max(abs(reading.drive(source)) for source in self.person.sources)
         self._let_go |= deflection < NEUTRAL
         self._countdown = max(self._countdown - 1, 0)
         if self.file is not None and not self.file.is_written():
@@ -166,7 +148,7 @@ class Session:
     def _step(self, reading: Reading) -> None:
         if reading.device not in self._devices:
             self._devices.append(reading.device)
-        self.sticks.read(reading)
+        self.person.read(reading)
         self.person.step()
         if self.rival is not None:
             self.rival.step()
@@ -179,8 +161,8 @@ class Session:
         episode = replace(episode, truncated=not episode.terminated)  # also one that the person ends here
         kept = episode.success or not self.rules.only_success
         result = f"{len(episode)} steps, return {self.person.total:.1f}"
-        if self.num_goals:
-            result = f"{self.person.goals_reached} of {self.num_goals} goals in {len(episode)} steps"
+        if self.person.num_goals:
+            result = f"{self.person.goals_reached} of {self.person.num_goals} goals in {len(episode)} steps"
         self.kept += kept
         if self.rival is not None:
             self.message = self.rival.compare(self.person)
@@ -203,11 +185,11 @@ class Session:
         elif command == "pause":
             self._pause()
         elif command == "finish":
-            if self.steps:
+            if self.person.steps:
                 self._end()
             else:
                 self.phase = "over"
-        elif self.steps:
+        elif self.person.steps:
             self.message = "Dropped; again from the start"
             self._begin()
         elif self._droppable and self.file is not None:

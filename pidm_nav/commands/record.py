@@ -159,7 +159,7 @@ class Play(Seat):
         elif self.agent is not None:
             rival = _expert_rival(self.agent, task, env_kwargs, self.seed)
         session = Session(task, env_kwargs, rules, rival=rival)
-        goal = "can you reach all goals?" if session.num_goals else "how much reward can you get?"
+        goal = "can you reach all goals?" if session.person.num_goals else "how much reward can you get?"
         rate = self.play(session, controls, goal if rival is None else f"you against {rival.name}")
         for number, result in enumerate(session.results, start=1):
             say(f"Round {number}: {result}")
