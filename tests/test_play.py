@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ import tyro
 from pidm_nav.commands.record import Play
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.collect import collect
+from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.recorder import loop as recorder
 from pidm_nav.demos.recorder.controls import Controls
@@ -17,6 +19,8 @@ from pidm_nav.demos.recorder.players import Rival
 from pidm_nav.demos.recorder.screen import GHOST, PANEL, Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.tasks import PAPER_TASKS, find_task
+
+MAP = "########\n#......#\n#.A..1.#\n#......#\n########\n"
 
 
 def against(task: str, policy, seed: int = 5, **env_kwargs) -> Session:
@@ -95,6 +99,48 @@ def test_the_ghost_is_seen_in_a_colour_of_its_own():
     assert np.linalg.norm(np.array([x, y]) - trace[-1]) < np.ptp(trace, axis=0).max()
 
 
+class Still:
+    """Does nothing, in any environment."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        return np.zeros((len(observation), self.size)), state
+
+
+def test_without_goals_the_higher_return_wins_and_giving_up_loses():
+    task = dataclasses.replace(find_task("Pendulum-v1"), max_steps=20)
+    session = Session(task, {}, Rules(seed=3), rival=Rival("Bot", Still(1), task.make_vec(1)))
+    frame = Screen(task.title, "race", Controls(), 480).draw(session, Reading())
+    assert frame.shape == (480, 480 + PANEL, 3)
+    for commands in ((), ("finish",)):
+        session.tick(Reading())
+        ended = len(session.results)
+        while len(session.results) == ended:
+            session.tick(Reading((0.5, 0.0), commands if session.person.steps else ()))
+    session.close()
+    played, given_up = session.results
+    returns = [float(value) for value in re.findall(r"(?:return|Bot:) (-?[\d.]+) in 20", played)]
+    assert len(returns) == 2
+    assert played.startswith("You win!" if returns[0] > returns[1] else "Bot wins!")
+    assert given_up.startswith("Bot wins! You: return ")
+
+
+def test_one_races_in_3d():
+    pytest.importorskip("vizdoom", reason="the extra 3d is not installed")
+    task = dataclasses.replace(find_task("zigzag-3d"), max_steps=6)
+    kwargs = {"image_size": 32}
+    session = Session(task, kwargs, Rules(), rival=Rival("Bot", make_expert(None, task), task.make_vec(1, **kwargs)))
+    session.tick(Reading())
+    while not session.results:
+        session.tick(Reading((0.0, -1.0)))
+    frame = Screen(task.title, "race", Controls(), 480).draw(session, Reading())
+    session.close()
+    assert session.results == ["A draw! You: 0 goals in 6 steps. Bot: 0 in 6."]
+    assert frame.shape == (480, 480 + PANEL, 3)
+
+
 # ---- the command
 
 
@@ -139,6 +185,19 @@ def test_rounds_end_the_game(play, capsys):
     assert "Round 1" in printed and "Round 2" not in printed
 
 
+def test_a_number_of_rounds_is_needed(play):
+    with pytest.raises(ValueError, match="--rounds is 0"):
+        play("--task", "zigzag", "--rounds", 0)
+
+
+def test_an_expert_of_another_world_is_refused(play, tmp_path):
+    with pytest.raises(ValueError, match="'scripted' can play zigzag"):
+        play("--task", "zigzag", "--agent", "scripted")
+    (tmp_path / "map.txt").write_text(MAP)
+    with pytest.raises(ValueError, match="'scripted'"):
+        play("--layout", tmp_path / "map.txt", "--agent", "scripted")
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder as train leaves it; the agent is a bad one."""
@@ -170,6 +229,6 @@ def test_an_agent_that_is_not_there_is_refused(play, tmp_path):
 
 
 def test_a_map_of_ones_own(play, capsys, tmp_path):
-    (tmp_path / "map.txt").write_text("########\n#......#\n#.A..1.#\n#......#\n########\n")
+    (tmp_path / "map.txt").write_text(MAP)
     play("--layout", tmp_path / "map.txt", "--agent", "astar", "--room-size", 320, 200)
     assert "You 0 : 2 A*" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
+import gymnasium as gym
 import numpy as np
 import pygame
 import pytest
@@ -267,6 +268,53 @@ def test_a_gamepad_pulled_out_pauses_and_the_recording_names_both_devices(tmp_pa
     assert load_demos(written(session).file.path).source["settings"]["device"] == "Pad, keyboard"
 
 
+def test_a_gamepad_replugged_in_the_pause_plays_on(tmp_path, display):
+    pad = VirtualGamepad()
+    session = new_session(tmp_path / "mine.npz")
+    inputs = Inputs(Controls())
+
+    def frames_of(count: int) -> None:
+        for _ in range(count):
+            session.tick(inputs.read(pygame.event.get(), 1 / 30, session.may_switch_device))
+
+    frames_of(2)
+    pad.stick(1.0, 0.0)
+    frames_of(2)
+    pad.unplug()
+    frames_of(2)
+    assert session.phase == "paused" and inputs.active.name == "keyboard"
+    pad = VirtualGamepad()
+    frames_of(2)
+    pad.button(6, True)  # Start
+    frames_of(1)
+    assert session.phase == "running"
+    pad.stick(0.0, 1.0)
+    frames_of(2)
+    pad.button(3, True)  # Y ends the episode; the stick is still held
+    frames_of(5)
+    assert session.phase == "ready" and session.kept == 1
+    (episode,) = load_demos(written(session).file.path)
+    assert episode.actions[-1] == pytest.approx([0, 1], abs=1e-3)
+    assert load_demos(session.file.path).source["settings"]["device"] == "Virtual Controller"
+    pad.unplug()
+
+
+def test_a_stick_held_on_the_device_that_is_not_in_use_does_not_begin_the_next_episode(tmp_path, display):
+    pad = VirtualGamepad()
+    session = new_session(tmp_path / "mine.npz")
+    inputs = Inputs(Controls())
+    session.tick(STILL)
+    session.tick(RIGHT)
+    inputs.active = inputs._keyboard  # which was played with while the pad was away
+    pad.stick(1.0, 0.0)
+    pygame.event.clear()
+    for events in ([key("return")], [], [], []):
+        session.tick(inputs.read(events, 1 / 30, session.may_switch_device))
+        written(session)
+    assert session.phase == "ready" and session.kept == 1
+    pad.unplug()
+
+
 @pytest.mark.parametrize("option", [{"episodes": 0}, {"fps": 0.0}, {"countdown": -1.0}, {"seed": -1}])
 def test_bad_numbers_are_refused(tmp_path, option):
     with pytest.raises(ValueError, match=f"--{next(iter(option))}"):
@@ -373,6 +421,59 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_played(tmp
     (tmp_path / "file.npz").write_bytes(b"")
     with pytest.raises((ValueError, OSError), match=r"cannot (record|write) to"):
         DemoFile(tmp_path / name, find_task("maze"), ENV_KWARGS)
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems have no folder that nobody can write to"
+)
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_played():
+    with pytest.raises(OSError, match="choose another --out"):
+        DemoFile("/proc/mine.npz", find_task("maze"), ENV_KWARGS)
+
+
+def test_arguments_that_equal_the_defaults_are_the_same_environment(tmp_path):
+    """Files of earlier versions name the noise even where it is the default."""
+    session = new_session(tmp_path / "mine.npz", steps=4)
+    truncate(session)
+    session.close()
+    assert DemoFile(tmp_path / "mine.npz", session.task, {}).num_before == 1
+    with pytest.raises(ValueError, match=r"another noise_std \(0.2, not 0.0\)"):
+        DemoFile(tmp_path / "mine.npz", session.task, {"noise_std": 0.0})
+
+
+# ---- anybody's environment
+
+
+def test_any_environment_with_continuous_actions_can_be_recorded(tmp_path):
+    task = dataclasses.replace(find_task("Pendulum-v1"), max_steps=5)
+    session = Session(task, {"g": 9.0}, Rules(1), DemoFile(tmp_path / "p.npz", task, {"g": 9.0}))
+    before = Screen(task.title, "test", Controls(), 480).draw(session, STILL)
+    truncate(session, Reading((0.5, 0.0)))
+    session.close()
+    assert before.shape == (480, 480 + PANEL, 3) and before[:, :480].std() > 20
+    assert session.phase == "complete" and "kept: 5 steps, return -" in session.message
+    data = load_demos(tmp_path / "p.npz")
+    assert data.task == "Pendulum-v1" and data[0].observations.shape == (6, 3)
+    assert data[0].actions.tolist() == [[1.0]] * 5  # half of the torque's bound, which is 2
+    assert check_demos(data).resimulated == 1 and not check_demos(data).mismatches
+    with pytest.raises(ValueError, match="another g"):
+        DemoFile(tmp_path / "p.npz", task, {})
+
+
+def test_an_environment_with_more_actions_than_sticks_is_refused():
+    class Crane(gym.Env):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+        observation_space = action_space = gym.spaces.Box(-1, 1, (5,))
+
+        def __init__(self, render_mode=None):
+            self.render_mode = render_mode
+
+    gym.register("Crane-v0", Crane)
+    try:
+        with pytest.raises(ValueError, match=r"Crane-v0 has shape \(5,\), and two sticks give at most 4"):
+            Session(find_task("Crane-v0"), {}, Rules())
+    finally:
+        gym.registry.pop("Crane-v0")
 
 
 # ---- the frame rate
@@ -585,6 +686,10 @@ def test_commands_without_a_session(tmp_path, monkeypatch, capsys, display):
         (("--task", "maze", "--mapping", "none.json"), "none.json"),
         (("--task", "maze", "--device", "Xbox"), "'Xbox'"),
         (("--task", "maze", "--size", "20"), "--size"),
+        (("--task", "maze", "--layout", "map.txt"), "--layout"),
+        (("--task", "tour-3d", "--random-start"), "tour-3d has no argument 'random_start'"),
+        (("--task", "Pendulum-v1", "--video", "clip.mp4"), "--video"),
+        (("--task", "CartPole-v1"), "Discrete"),
     ],
 )
 def test_bad_arguments_are_refused_and_leave_nothing(tmp_path, monkeypatch, display, arguments, words):

@@ -67,6 +67,7 @@ class Screen:
         if size is not None and not 480 <= size <= 4000:
             raise ValueError(f"--size is {size}: it must be between 480 and 4000 pixels")
         self.title, self.subtitle, self.controls, self.size = title, subtitle, controls, size or _fitting_size()
+        _font.cache_clear()  # environments that draw with pygame end it, with its fonts, when they are closed
         self._left, self._right = self.size + EDGE, self.size + PANEL - EDGE
         self._window = Window(f"pidm-nav: {title}")
 

@@ -192,7 +192,7 @@ def _trained_rival(agent: NavPolicy, task: Task, env_kwargs: dict[str, Any]) -> 
 
 def _expert_rival(name: str, task: Task, env_kwargs: dict[str, Any], seed: int) -> Rival:
     """Return an expert, in an environment like the person's."""
-    layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
+    layout = task.layout(env_kwargs) if "layout" in env_kwargs and name in task.experts else None
     settings = {} if name == "astar" else {"seed": seed}
     expert = make_expert(name, layout or task, **settings)
     return Rival({"astar": "A*"}.get(name, name), expert, task.make_vec(1, **env_kwargs))
