@@ -1,4 +1,4 @@
-"""What the theory checks share: the terms of the gap, a measured number, and samples needed for an error."""
+"""What both kinds of problems share: the terms of the gap, a measured number, and samples needed for an error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Measured:
 
     @classmethod
     def mean_of(cls, values: Floats) -> Measured:
-        """The mean of independent values (N,)."""
+        """Return the mean of independent values (N,)."""
         return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
 
 
@@ -47,7 +47,7 @@ def sample_efficiency(
     slope_bc: float = 0.0,
     slope_idm: float = 0.0,
 ) -> float:
-    """Theorem 2: eta = n / m, samples BC needs over samples the IDM needs for the same parameter error.
+    """Theorem 2: return eta = n / m, samples BC needs over samples the IDM needs for the same parameter error.
 
     Assumes i.i.d. samples (2), policy classes that hold the expert (3), and estimators that attain the biased
     Cramer-Rao bound, so it holds for large n and m.
@@ -68,7 +68,7 @@ def sample_efficiency(
 
 
 def samples_needed(sizes: NDArray[np.int64], mse: Floats, target: float) -> float:
-    """Number of samples at which an MSE curve (sizes,) first falls to target, interpolated in log-log."""
+    """Return the number of samples at which an MSE curve (sizes,) first falls to target, interpolated in log-log."""
     below = np.flatnonzero(mse <= target)
     if not len(below) or below[0] == 0:
         raise ValueError(
@@ -82,7 +82,7 @@ def samples_needed(sizes: NDArray[np.int64], mse: Floats, target: float) -> floa
 def measured_efficiency(
     sizes: NDArray[np.int64], bc_errors: Floats, idm_errors: Floats, target: float, groups: int = 20
 ) -> Measured:
-    """Measured n / m from squared errors (datasets, sizes) of both; jackknife over groups of datasets."""
+    """Return the measured n / m from squared errors (datasets, sizes) of both; jackknife over groups of datasets."""
     sums_bc, sums_idm = (
         np.array([part.mean(axis=0) for part in np.array_split(errors, groups)]) for errors in (bc_errors, idm_errors)
     )
