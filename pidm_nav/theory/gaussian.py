@@ -2,7 +2,7 @@
 
 Current states are s ~ N(0, state_std^2), actions a = gain s + N(0, policy_std^2), future states
 s' = drift s + control a + N(0, dynamics_std^2). BC regresses a on s, the IDM regresses a on (s, s'), both by
-least squares times a factor `shrink` (1: unbiased).
+least squares times a factor `shrink` (1: unbiased). `samples` are the numbers of training samples of (BC, IDM).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from pidm_nav.theory.terms import Floats, GapTerms, Measured
+from pidm_nav.theory.terms import Floats, GapTerms, Measured, Pair
 
 TEST_SAMPLES = 200
 
@@ -63,45 +64,40 @@ class LinearGaussian:
         """Appendix B: the mutual information I(a; s' | s) in nats."""
         return float(np.log(self.policy_std**2 / self.idm_var) / 2)
 
-    @property
-    def fisher_bc(self) -> float:
-        """Information about mu of pi_mu(a|s) = N(mu s, policy_std^2)."""
-        return self.state_std**2 / self.policy_std**2
+    def fisher(self) -> Pair:
+        """Return the information about mu of pi_mu(a|s) = N(mu s, policy_std^2), and about xi of the IDM's class.
 
-    @property
-    def fisher_idm(self) -> float:
-        """Information about xi of pi_xi(a|s,s') = N(xi s + c[1] (s' - E*[s'|s]), Var(a|s,s')).
-
-        Its marginal under the true p* is N(xi s, policy_std^2), so Assumption 4 holds with Psi(xi) = xi. That
-        p* is known and does not move with xi is the whole gain: see information_split.
+        That is pi_xi(a|s,s') = N(xi s + c[1] (s' - E*[s'|s]), Var(a|s,s')). Its marginal under the true p* is
+        N(xi s, policy_std^2), so Assumption 4 holds with Psi(xi) = xi. That p* is known and does not move with
+        xi is the whole gain: see information_split.
         """
-        return self.state_std**2 / self.idm_var
+        return self.state_std**2 / self.policy_std**2, self.state_std**2 / self.idm_var
 
     @property
-    def information_split(self) -> tuple[float, float]:
+    def information_split(self) -> Pair:
         """Information about the gain in (IDM, state predictor) when both move with it, against Assumption 4.
 
-        The sum is fisher_bc: p(s'|s; gain) pi(a|s,s'; gain) = pi(a|s; gain) p(s'|s,a), and the dynamics
+        The sum is BC's information: p(s'|s; gain) pi(a|s,s'; gain) = pi(a|s; gain) p(s'|s,a), and the dynamics
         know nothing of the gain.
         """
         kept = 1 - self.idm_coefficients[1] * self.control
         idm = kept**2 * self.state_std**2 / self.idm_var
         return float(idm), float((self.control * self.state_std / self.true_predictor.std) ** 2)
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Floats, Floats, Floats]:
+    def sample(self, rng: Generator, shape: tuple[int, ...]) -> tuple[Floats, Floats, Floats]:
         """Draw i.i.d. states, actions and future states, each of the given shape (Assumption 2)."""
         states = rng.normal(0, self.state_std, shape)
         actions = self.gain * states + rng.normal(0, self.policy_std, shape)
         futures = self.drift * states + self.control * actions + rng.normal(0, self.dynamics_std, shape)
         return states, actions, futures
 
-    def learned_predictor(self, samples: int, rng: np.random.Generator) -> GaussianPredictor:
+    def learned_predictor(self, samples: int, rng: Generator) -> GaussianPredictor:
         """Learn p_hat by least squares on samples of its own."""
         states, _, futures = self.sample(rng, (samples,))
         slope = states @ futures / (states @ states)
         return GaussianPredictor(float(slope), float((futures - slope * states).std()))
 
-    def measured_optimal_gap(self, samples: int, rng: np.random.Generator) -> tuple[Measured, Measured]:
+    def measured_optimal_gap(self, samples: int, rng: Generator) -> tuple[Measured, Measured]:
         """Measure the gaps of the optimal predictors on samples: (squared error, cross entropy)."""
         states, actions, futures = self.sample(rng, (samples,))
         c = self.idm_coefficients
@@ -111,13 +107,7 @@ class LinearGaussian:
         return Measured.mean_of(bc - idm), Measured.mean_of(cross_entropy)
 
     def gap_terms(self, predictor: GaussianPredictor, samples: tuple[int, int], shrink: float = 1.0) -> GapTerms:
-        """Compute Corollary 1's terms for a fixed predictor; it needs Assumptions 1 and 2.
-
-        Args:
-            predictor: p_hat(s'|s).
-            samples: number of training samples of the BC and of the IDM estimator.
-            shrink: the factor that both least-squares estimators are multiplied by.
-        """
+        """Compute Corollary 1's terms for a fixed predictor; it needs Assumptions 1 and 2."""
         if samples[0] < 3 or samples[1] < 4 or predictor.std <= 0:
             raise ValueError(
                 f"{samples[0]} BC and {samples[1]} IDM samples with a predictor of std {predictor.std} have no "
@@ -143,7 +133,7 @@ class LinearGaussian:
         self,
         predictor: GaussianPredictor,
         samples: tuple[int, int],
-        rng: np.random.Generator,
+        rng: Generator,
         shrink: float = 1.0,
         datasets: int = 4000,
     ) -> Measured:
@@ -164,20 +154,9 @@ class LinearGaussian:
         return Measured.mean_of(bc_error - idm_error)
 
     def squared_errors(
-        self,
-        sizes: NDArray[np.int64],
-        datasets: int,
-        rng: np.random.Generator,
-        shrink: tuple[float, float] = (1.0, 1.0),
+        self, sizes: NDArray[np.int64], datasets: int, rng: Generator, shrink: Pair = (1.0, 1.0)
     ) -> tuple[Floats, Floats]:
-        """Measure squared errors (datasets, sizes) of BC's mu and the IDM's xi as datasets grow.
-
-        Args:
-            sizes: increasing numbers of samples.
-            datasets: number of datasets.
-            rng: draws the datasets.
-            shrink: factors on the maximum-likelihood estimates of BC and of the IDM.
-        """
+        """Measure squared errors (datasets, sizes) of the shrunken mu of BC and xi of the IDM as datasets grow."""
         bc, idm = [], []
         future = self.idm_coefficients[1]
         for part in np.array_split(np.arange(datasets), max(1, datasets // 200)):  # keeps memory small

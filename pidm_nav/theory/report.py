@@ -1,19 +1,18 @@
 """Do the paper's theorems hold where everything is known? Predicted against measured, on two kinds of problems.
 
 A row compares a number that the theory predicts with one measured from samples by estimators that know nothing of
-the prediction. tabular.py and gaussian.py have the problems, fisher.py has Theorem 2's policy class.
+the prediction. tabular.py and gaussian.py have the problems, which have the same methods.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pidm_nav.files import write_rows
 from pidm_nav.plots import panels, save_figure, tidy
-from pidm_nav.theory.fisher import fisher_informations, squared_errors
 from pidm_nav.theory.gaussian import LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
 from pidm_nav.theory.terms import Floats, Measured, measured_efficiency, sample_efficiency
@@ -29,15 +28,8 @@ GAP_COLORS = {"Theorem 1": "#0072B2", "Cross entropy": "#009E73", "Corollary 1":
 ASYMPTOTIC_SLACK = 0.05
 
 
-def compare(
-    check: str,
-    problem: str,
-    setting: str,
-    predicted: float,
-    relation: Literal["=", "~", ">=", "!="],
-    measured: Measured,
-) -> Row:
-    """Return a row of the report; its relation holds within 4 standard errors, and != beyond 4."""
+def compare(check: str, problem: str, setting: str, predicted: float, relation: str, measured: Measured) -> Row:
+    """Return a row; the relations =, ~ (asymptotically equal) and >= hold within 4 standard errors, != beyond them."""
     slack = 4 * measured.error + 1e-9 + (ASYMPTOTIC_SLACK * abs(predicted) if relation == "~" else 0)
     difference = measured.value - predicted
     holds = {">=": difference >= -slack, "!=": abs(difference) > slack}.get(relation, abs(difference) <= slack)
@@ -47,38 +39,26 @@ def compare(
 
 def gap_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
     """Check Theorem 1, its cross-entropy version and Corollary 1 on problems of both kinds."""
-    rows = []
+    cases: list[tuple[Any, ...]] = []  # both kinds of problems have the same methods
     for i, (samples, ridge) in enumerate(((20, 0.0), (20, 1.0), (60, 1.0), (200, 3.0))):
-        tabular = TabularProblem.random(np.random.default_rng(i))  # the same problems for every seed
-        guess = tabular.learned_predictor(10, rng)
+        problem = TabularProblem.random(np.random.default_rng(i))  # the same problems for every seed
         words = "tabular", f"problem {i}", f"{samples} samples, ridge {ridge:g}"
-        rows += _three_gaps(tabular, guess, samples, ridge, words, rng, datasets)
+        cases.append((problem, 10, samples, ridge, *words))
     for control, samples, shrink in ((0.3, 10, 1.0), (0.7, 10, 0.8), (1.2, 30, 1.0), (2.0, 100, 0.9)):
-        linear = LinearGaussian(control=control)
         words = "linear-Gaussian", f"control {control:g}", f"control {control:g}, {samples} samples, shrink {shrink:g}"
-        rows += _three_gaps(linear, linear.learned_predictor(20, rng), samples, shrink, words, rng, datasets)
+        cases.append((LinearGaussian(control=control), 20, samples, shrink, *words))
+    rows = []
+    for problem, seen, samples, shrinkage, kind, setting, learned in cases:
+        predictor = problem.learned_predictor(seen, rng)
+        squared, entropy = problem.measured_optimal_gap(25 * datasets, rng)
+        terms = problem.gap_terms(predictor, (samples, samples), shrinkage)
+        gap = problem.measured_gap(predictor, (samples, samples), rng, shrinkage, datasets)
+        rows += [
+            compare("Theorem 1", kind, setting, problem.optimal_gap, "=", squared),
+            compare("Cross entropy", kind, setting, problem.cross_entropy_gap, "=", entropy),
+            compare("Corollary 1", kind, learned, terms.total, "=", gap),
+        ]
     return rows
-
-
-def _three_gaps(
-    problem: Any,  # of either kind: both have the same methods
-    predictor: Any,
-    samples: int,
-    shrinkage: float,
-    words: tuple[str, str, str],
-    rng: np.random.Generator,
-    datasets: int,
-) -> list[Row]:
-    """Compare the gaps of the optimal and of learned estimators with their predictions."""
-    kind, setting, learned = words
-    squared, entropy = problem.measured_optimal_gap(25 * datasets, rng)
-    terms = problem.gap_terms(predictor, (samples, samples), shrinkage)
-    gap = problem.measured_gap(predictor, (samples, samples), rng, shrinkage, datasets)
-    return [
-        compare("Theorem 1", kind, setting, problem.optimal_gap, "=", squared),
-        compare("Cross entropy", kind, setting, problem.cross_entropy_gap, "=", entropy),
-        compare("Corollary 1", kind, learned, terms.total, "=", gap),
-    ]
 
 
 def outside_support(mass: float = 0.2) -> tuple[TabularProblem, Floats]:
@@ -109,7 +89,7 @@ def lemma_rows(rng: np.random.Generator, problems: int = 500) -> list[Row]:
     ratios = []
     for _ in range(problems):
         problem = TabularProblem.random(rng)
-        bc, idm = fisher_informations(problem, rng.normal(size=problem.actions.shape))
+        bc, idm = problem.fisher(rng.normal(size=problem.actions.shape))
         ratios.append(idm / bc)
     exact = Measured(float(min(ratios)), 0.0)
     return [compare("Lemma 1", "tabular", f"least of {problems} random problems", 1.0, ">=", exact)]
@@ -122,20 +102,19 @@ def efficiency_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
     settings = [(c, 1.0, 1.0) for c in (0.4, 0.8, 1.2, 1.6, 2.0)] + [(1.0, 0.95, 1.0), (1.0, 1.0, 0.95)]
     for control, *shrink in settings:
         linear = LinearGaussian(control=control)
-        mse = 1 / (120 * linear.fisher_idm)  # the IDM gets there with about 120 samples
-        slope = shrink[0] - 1, shrink[1] - 1  # the bias is slope * gain
+        mse = 1 / (120 * linear.fisher()[1])  # the IDM gets there with about 120 samples
+        slope = shrink[0] - 1, shrink[1] - 1
         bias = slope[0] * linear.gain, slope[1] * linear.gain
-        eta = sample_efficiency(linear.fisher_bc, linear.fisher_idm, mse, *bias, *slope)
+        eta = sample_efficiency(linear.fisher(), mse, bias, slope)
         errors = linear.squared_errors(sizes, 2 * datasets, rng, (shrink[0], shrink[1]))
         shrunk = "" if shrink[0] == shrink[1] else f", shrink {shrink[0]:g} and {shrink[1]:g}"
         measured = measured_efficiency(sizes, *errors, mse)
         rows.append(compare("Theorem 2", "linear-Gaussian", f"control {control:g}{shrunk}", eta, "~", measured))
     for strength in (0.6, 1.2, 1.8, 2.4):
         tabular = TabularProblem.telling(strength)
-        bc, idm = fisher_informations(tabular)
-        mse = 1 / (200 * idm)
-        measured = measured_efficiency(sizes[::2], *squared_errors(tabular, sizes[::2], datasets, rng), mse)
-        eta = sample_efficiency(bc, idm, mse)
+        mse = 1 / (200 * tabular.fisher()[1])
+        measured = measured_efficiency(sizes[::2], *tabular.squared_errors(sizes[::2], datasets, rng), mse)
+        eta = sample_efficiency(tabular.fisher(), mse)
         rows.append(compare("Theorem 2", "tabular", f"strength {strength:g}", eta, "~", measured))
     return rows
 

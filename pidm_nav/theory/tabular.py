@@ -4,7 +4,11 @@ Array axes are always (S, F, A) = (current state, future state, action). A predi
 (S, F) of future states. The world is d(s) p*(s'|s) pi*(a|s,s'), so the BC expert is its marginal, as the
 paper's decomposition requires. Learned estimators are cell means shrunk to zero: sum of actions / (count +
 ridge), and zero in a cell without samples. Their mean and variance over datasets have closed forms, so the
-terms of Corollary 1 are exact.
+terms of Corollary 1 are exact. `samples` are the numbers of training samples of (BC, IDM).
+
+Theorem 2's policy class is the tilted family pi_xi(a|s,s') ~ pi*(a|s,s') exp(xi h(s,s',a)), which holds the expert
+at xi = 0 (Assumption 3) and is smooth (Assumption 5). BC's class is its marginal under the true p*, so
+Psi(xi) = xi (Assumption 4).
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from pidm_nav.theory.terms import Floats, GapTerms, Measured
+from pidm_nav.theory.terms import Floats, GapTerms, Measured, Pair
 
 TEST_SAMPLES = 1000
+GRID = np.linspace(-1.5, 1.5, 401)  # of xi, on which likelihoods are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,7 @@ class TabularProblem:
                 )
 
     @classmethod
-    def random(cls, rng: np.random.Generator, states: int = 4, futures: int = 4, actions: int = 3) -> TabularProblem:
+    def random(cls, rng: Generator, states: int = 4, futures: int = 4, actions: int = 3) -> TabularProblem:
         """Draw a problem from Dirichlet distributions that are uneven enough to make every term count."""
         return cls(
             rng.dirichlet(np.full(states, 5.0)),
@@ -60,7 +66,7 @@ class TabularProblem:
         return cls(states, np.full((3, futures), 1 / futures), weights / weights.sum(-1, keepdims=True), values)
 
     def tilted(self, xi: float, direction: Floats | None = None) -> TabularProblem:
-        """Return the policy class of Theorem 2: pi_xi(a|s,s') ~ pi*(a|s,s') exp(xi h), h (S, F, A) or the action."""
+        """Return the member xi of Theorem 2's policy class, whose direction h is (S, F, A) or the action itself."""
         weights = self.actions * np.exp(xi * (self.values if direction is None else direction))
         return replace(self, actions=weights / weights.sum(-1, keepdims=True))
 
@@ -123,7 +129,7 @@ class TabularProblem:
         one = np.ones_like(self.actions)
         return np.asarray(np.log(np.divide(self.actions, self.marginal[:, None], out=one, where=self.actions > 0)))
 
-    def measured_optimal_gap(self, samples: int, rng: np.random.Generator) -> tuple[Measured, Measured]:
+    def measured_optimal_gap(self, samples: int, rng: Generator) -> tuple[Measured, Measured]:
         """Measure the gaps of the optimal predictors on i.i.d. samples: (squared error, cross entropy)."""
 
         def mean(quantity: Floats) -> Measured:
@@ -133,7 +139,7 @@ class TabularProblem:
 
         return mean(self.error_difference.ravel()), mean(self.log_ratio.ravel())
 
-    def learned_predictor(self, samples: int, rng: np.random.Generator) -> Floats:
+    def learned_predictor(self, samples: int, rng: Generator) -> Floats:
         """Learn p_hat (S, F) from samples per state of p*: it lies inside the support of p* (Assumption 1)."""
         return rng.multinomial(samples, self.futures) / samples
 
@@ -151,14 +157,7 @@ class TabularProblem:
     def gap_terms(
         self, predictor: Floats, samples: tuple[int, int], ridge: float = 1.0, check_support: bool = True
     ) -> GapTerms:
-        """Compute Corollary 1's terms for a fixed predictor; it needs Assumptions 1 and 2.
-
-        Args:
-            predictor: p_hat(s'|s), of shape (S, F).
-            samples: number of training samples of the BC and of the IDM estimator.
-            ridge: what is added to a cell's count, which shrinks its mean.
-            check_support: refuse a predictor that breaks Assumption 1.
-        """
+        """Compute Corollary 1's terms; a predictor that breaks Assumption 1 is refused unless it goes unchecked."""
         ratio = self.density_ratio(predictor, check_support)
         weights = self.pairs * ratio
         bc_mean, bc_var = _cell_moments(self.states, self.bc_mean, self.bc_var, samples[0], ridge)
@@ -177,12 +176,7 @@ class TabularProblem:
         return float((mass * (self.actions @ self.values**2)).sum())
 
     def measured_gap(
-        self,
-        predictor: Floats,
-        samples: tuple[int, int],
-        rng: np.random.Generator,
-        ridge: float = 1.0,
-        datasets: int = 4000,
+        self, predictor: Floats, samples: tuple[int, int], rng: Generator, ridge: float = 1.0, datasets: int = 4000
     ) -> Measured:
         """Measure EPE(BC) - EPE(IDM; predictor) of estimators learned from fresh datasets, on fresh samples."""
         joint = self.joint
@@ -192,7 +186,8 @@ class TabularProblem:
 
         def shrunken_mean(counts: NDArray[np.int64]) -> Floats:
             total = counts.sum(axis=-1)
-            return np.divide(counts @ self.values, total + ridge, out=np.zeros(total.shape), where=total > 0)
+            mean = np.divide(counts @ self.values, total + ridge, out=np.zeros(total.shape), where=total > 0)
+            return np.asarray(mean)
 
         bc = shrunken_mean(draw(samples[0], joint).sum(axis=2))  # (datasets, S)
         idm = shrunken_mean(draw(samples[1], joint))  # (datasets, S, F)
@@ -201,6 +196,39 @@ class TabularProblem:
         bc_error = (bc_test * (self.values - bc[..., None]) ** 2).sum(axis=(1, 2)) / TEST_SAMPLES
         idm_error = (idm_test * (self.values - idm[..., None]) ** 2).sum(axis=(1, 2, 3)) / TEST_SAMPLES
         return Measured.mean_of(bc_error - idm_error)
+
+    def fisher(self, direction: Floats | None = None) -> Pair:
+        """Return (F_mu, F_xi) of the tilted family at xi = 0, for BC's marginal and for the IDM."""
+        h = np.broadcast_to(self.values if direction is None else direction, self.actions.shape)
+        score = h - (self.actions * h).sum(axis=-1, keepdims=True)  # of the IDM
+        joint = self.joint
+        pair = joint.sum(axis=1)
+        # Lemma 1's proof: the score of the marginal is the IDM's score averaged over p(s' | s, a).
+        bc_score = np.divide((joint * score).sum(1), pair, out=np.zeros_like(pair), where=pair > 0)
+        return float((pair * bc_score**2).sum()), float((joint * score**2).sum())
+
+    def squared_errors(self, sizes: NDArray[np.int64], datasets: int, rng: Generator) -> tuple[Floats, Floats]:
+        """Measure squared errors (datasets, sizes) of the most likely xi (truth 0) of BC and IDM as datasets grow."""
+        tilts = [self.tilted(xi) for xi in GRID]
+        log_bc = np.log(np.stack([tilt.marginal.ravel() for tilt in tilts], axis=1))  # (S A, grid)
+        log_idm = np.log(np.stack([tilt.actions.ravel() for tilt in tilts], axis=1))  # (S F A, grid)
+        counts = np.zeros((datasets, self.actions.size), dtype=np.int64)
+        bc, idm = [], []
+        for more in np.diff(sizes, prepend=0):
+            counts += rng.multinomial(int(more), self.joint.ravel(), size=datasets)
+            bc_counts = counts.reshape(datasets, *self.actions.shape).sum(axis=2).reshape(datasets, -1)
+            bc.append(_peak(bc_counts.astype(np.float64) @ log_bc) ** 2)
+            idm.append(_peak(counts.astype(np.float64) @ log_idm) ** 2)
+        return np.stack(bc, axis=1), np.stack(idm, axis=1)
+
+
+def _peak(likelihood: Floats) -> Floats:
+    """Return where each row of (datasets, grid) is highest, by a parabola through the highest point."""
+    top = np.clip(likelihood.argmax(axis=1), 1, len(GRID) - 2)
+    rows = np.arange(len(top))
+    left, middle, right = (likelihood[rows, top + step] for step in (-1, 0, 1))
+    offset = (left - right) / (2 * (left - 2 * middle + right))
+    return np.asarray(GRID[top] + np.clip(offset, -1, 1) * (GRID[1] - GRID[0]))
 
 
 def _x_log_x(p: Floats) -> Floats:
