@@ -16,8 +16,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.tasks import TASKS
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.episode import Episode
+from pidm_nav.tasks import find_task
 
 ID = re.compile(r"(?:\w[-\w]*/)*\w[-\w]*?-v\d+")
 METADATA_KEY = "pidm_nav"  # our task and source, as JSON text, among the dataset's metadata
@@ -124,12 +125,10 @@ def _environment(dataset: DemoDataset) -> dict[str, Any]:
         else gym.spaces.Box(-np.inf, np.inf, shape, np.float32),
         "action_space": gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32),
     }
-    env_id = "PIDMNav-Custom-v0" if dataset.task == "custom" else dataset.task
-    env_id = TASKS[dataset.task].env_id if dataset.task in TASKS else env_id
     if images:
         spaces["jpeg_encoding"] = False  # it would change the pixels
     try:
-        env = gym.make(env_id, **dataset.env_kwargs)
+        env = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
     except Exception:  # whatever another's environment may raise: the data are good without it
         return spaces
     env.close()
