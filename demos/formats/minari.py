@@ -31,10 +31,8 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     the old one until the new one is whole.
     """
     minari = _import_minari()
-    _check_id(dataset_id)
+    check_id(dataset_id, force)
     target = _store() / dataset_id
-    if target.exists() and not force:
-        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or force")
     buffers = [
         minari.data_collector.EpisodeBuffer(
             id=index,
@@ -70,7 +68,7 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
 def from_minari(dataset_id: str) -> DemoDataset:
     """A dataset of the local Minari store; its observations and actions must be vectors."""
     minari = _import_minari()
-    _check_id(dataset_id)
+    check_id(dataset_id)
     if not (_store() / dataset_id / "data").is_dir():
         raise FileNotFoundError(
             f"Minari has no '{dataset_id}' in '{_store()}': `minari download {dataset_id}` may fetch it"
@@ -152,12 +150,14 @@ def _last_only(value: bool, steps: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return flags
 
 
-def _check_id(dataset_id: str) -> None:
-    """Refuse what Minari would refuse only after it made the folder, and what would leave its store."""
+def check_id(dataset_id: str, force: bool = True) -> None:
+    """Refuse what Minari would refuse only after making the folder, what would leave its store, and existing ids."""
     if not ID.fullmatch(dataset_id):
         raise ValueError(
-            f"'{dataset_id}' is no Minari id: write it like pidmnav/maze/human-v0, ending in -v and a number"
+            f"'{dataset_id}' is not a Minari id: write it like pidmnav/maze/human-v0, ending in -v and a number"
         )
+    if not force and (_store() / dataset_id).exists():
+        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
 
 
 def _store() -> Path:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, infer_task
-from pidm_nav.demos.formats.minari import from_minari
+from pidm_nav.demos.formats.minari import check_id, from_minari
 from pidm_nav.episode import Episode
 from pidm_nav.files import atomic_file
 from pidm_nav.tasks import PAPER_TASKS, find_task
@@ -94,6 +94,17 @@ def save_demos(dataset: DemoDataset, path: str | Path) -> None:
         arrays[f"info_lengths/{key}"] = np.array([len(episode.infos.get(key, ())) for episode in dataset])
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def check_output(target: str, force: bool) -> None:
+    """Refuse a target that cannot be written to, before any work is done for it."""
+    if target.startswith("minari:"):
+        check_id(target.removeprefix("minari:"), force)
+        return
+    if not target.endswith(".npz"):
+        raise ValueError(f"cannot write to '{target}': give a name that ends in .npz, or minari:ID")
+    if Path(target).exists() and not force:
+        raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
