@@ -1,15 +1,24 @@
-"""Demonstrations: the dataset, its formats, the A* expert, the human-like demonstrator and the recorder."""
+"""Demonstrations: the dataset, its formats, the experts that make them and the recorder."""
 
-from pidm_nav.demos.dataset import DemoDataset, Episode, Summary, Transitions
-from pidm_nav.demos.formats.npz import from_minari, load_demos, save_demos, to_minari
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.dataset import DemoDataset, Summary, Transitions
+from pidm_nav.demos.experts import make_expert
+from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.humanlike import HumanLikePlayer
+from pidm_nav.demos.formats import from_minari, load_demos, save_demos, to_minari
+from pidm_nav.episode import Episode
 
 __all__ = [
+    "AStarExpert",
     "DemoDataset",
     "Episode",
+    "HumanLikePlayer",
     "Summary",
     "Transitions",
+    "collect",
     "from_minari",
     "load_demos",
+    "make_expert",
     "save_demos",
     "to_minari",
 ]

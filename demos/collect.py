@@ -1,15 +1,14 @@
-"""Demonstrations made by a policy: all episodes at once, as the rows of one vector environment."""
+"""Demonstrations made by a policy, in any task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
-import numpy as np
-
-from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.rollout import Policy, Progress, make_rows, roll_out
-from pidm_nav.tasks import Task
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.rollout import Policy, Progress, episode_seeds, rollout
+from pidm_nav.tasks import Task, find_task
+from pidm_nav.version import __version__
 
 
 def collect(
@@ -17,63 +16,37 @@ def collect(
     task: str | Task,
     episodes: int = 50,
     seed: int = 0,
+    *,
     made_by: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
     max_steps: int | None = None,
+    progress: Progress | None = None,
     **env_kwargs: Any,
 ) -> DemoDataset:
-    """A dataset of a policy's episodes; episode i is the one that begins with `reset(seed=seed + i)`.
+    """Return a dataset of a policy's episodes; episode i begins with `reset(seed=seed + i)`.
 
     Args:
-        policy: anything with `predict`, which gets all rows at once.
-        task: a task's name, or "custom" with `layout=` among the environment's arguments.
-        episodes: how many.
-        seed: of the first episode.
-        made_by: who made them; the policy's class if not given.
-        settings: the policy's settings; its own `settings` if not given.
+        policy: anything with `predict`; experts are given state vectors whatever is observed.
+        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
+        episodes: the number of episodes.
+        seed: the seed of the first episode.
+        made_by: who made them; by default the policy's own name for itself, or its class.
+        max_steps: a step limit other than the task's.
         progress: called with the number of episodes that ended, whenever some did.
-        max_steps: the step limit in place of the task's.
-        env_kwargs: the environment's arguments, kept with the dataset.
+        env_kwargs: the environment's arguments, which are kept with the dataset.
     """
-    from pidm_nav import __version__
-
-    made = rollout(policy, task, episodes, seed, max_steps, progress, **env_kwargs)
-    env = make_rows(task, 1, max_steps, env_kwargs)
-    name, layout = env.task_name, env.layout
-    if name == "custom":  # keep the map itself: its file may be gone tomorrow
+    task = find_task(task)
+    seeds = episode_seeds(episodes, seed)
+    with closing(task.make_vec(task.rows_for(episodes), max_steps, **env_kwargs)) as env:
+        made = rollout(policy, env, seeds, progress=progress)
+    layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
+    if layout is not None:  # keep the map itself: its file may be gone tomorrow
         others = {key: value for key, value in env_kwargs.items() if key != "goal_order"}
         env_kwargs = {**others, "layout": layout.text, "room_size": list(layout.room_size)}
+    settings = dict(getattr(policy, "settings", {}))
     source = {
-        "made_by": made_by or type(policy).__name__,
-        "settings": dict(settings if settings is not None else getattr(policy, "settings", {})),
+        "made_by": made_by or settings.get("expert", type(policy).__name__),
+        "settings": settings,
         "env_kwargs": env_kwargs,
         "version": __version__,
     }
-    return DemoDataset(name, tuple(made), source)
-
-
-def rollout(
-    policy: Policy,
-    task: str | Task,
-    episodes: int = 50,
-    seed: int = 0,
-    max_steps: int | None = None,
-    progress: Progress | None = None,
-    **env_kwargs: Any,
-) -> list[Episode]:
-    """A policy's episodes, seeded `seed`, `seed + 1`, ..., with `goals_reached` (T+1,) among their infos."""
-    rollouts = roll_out(policy, task, episodes, seed, max_steps, progress, keep_observations=True, **env_kwargs)
-    return [
-        Episode(
-            each.observations,
-            each.actions,
-            each.rewards,
-            terminated=each.terminated,
-            truncated=each.truncated,
-            seed=each.seed,
-            infos={"goals_reached": each.goals_reached.astype(np.int16)},
-        )
-        for each in rollouts
-        if each.observations is not None
-    ]
+    return DemoDataset(task.name, tuple(made), source)

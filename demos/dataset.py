@@ -16,95 +16,21 @@ ahead in the same episode, never beyond its last observation:
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from pidm_nav.tasks import TASKS, Task, get_task
+from pidm_nav.episode import Episode
+from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, task_name
+from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Episode:
-    """One episode of T steps; its arrays are checked once and read-only."""
-
-    observations: Array  # (T+1, D) float32; or (T+1, H, W, C) uint8 images
-    actions: Array  # (T, A) float32
-    rewards: Array  # (T,) float32
-    terminated: bool
-    truncated: bool
-    seed: int | None = None  # of the reset that began it
-    infos: Mapping[str, Array] = field(default_factory=dict)  # worth keeping: (T, ...) or (T+1, ...)
-
-    def __post_init__(self) -> None:
-        images = np.asarray(self.observations).dtype == np.uint8 and np.ndim(self.observations) == 4
-        observations = _checked("observations", self.observations, np.uint8 if images else np.float32)
-        actions = _checked("actions", self.actions, np.float32)
-        rewards = _checked("rewards", self.rewards, np.float32)
-        steps = len(actions)
-        if steps == 0:
-            raise ValueError("an episode has no actions: leave empty episodes out")
-        for name, array in (("observations", observations), ("actions", actions)):
-            if (array.ndim != 2 and not (images and array is observations)) or array.shape[1] == 0:
-                raise ValueError(f"{name} have shape {array.shape}: one row of numbers a step is needed")
-        if len(observations) != steps + 1:
-            raise ValueError(
-                f"an episode has {len(observations)} observations for {steps} actions: "
-                f"{steps + 1} are needed, the one after the last action too"
-            )
-        if rewards.shape != (steps,):
-            raise ValueError(f"rewards have shape {rewards.shape}: {steps} actions need ({steps},)")
-        infos = {str(key): _checked(f"info {key!r}", value, None) for key, value in self.infos.items()}
-        for key, array in infos.items():
-            if array.ndim == 0 or len(array) not in (steps, steps + 1):
-                raise ValueError(f"info {key!r} has shape {array.shape}: it needs {steps} or {steps + 1} rows")
-        object.__setattr__(self, "observations", observations)
-        object.__setattr__(self, "actions", actions)
-        object.__setattr__(self, "rewards", rewards)
-        object.__setattr__(self, "terminated", bool(self.terminated))
-        object.__setattr__(self, "truncated", bool(self.truncated))
-        object.__setattr__(self, "seed", None if self.seed is None else int(self.seed))
-        object.__setattr__(self, "infos", infos)
-
-    def __len__(self) -> int:
-        """T, the number of actions."""
-        return len(self.actions)
-
-    @property
-    def success(self) -> bool:
-        """Whether it ended by termination, with every goal reached where the observation shows goals."""
-        if not self.terminated:
-            return False
-        if has_goal_flags(self.observations):
-            return bool((self.observations[-1, 4::3] == 1).all())
-        return True
-
-
-def _checked(name: str, value: ArrayLike, dtype: type[np.generic] | None) -> Array:
-    """A read-only copy, refused unless it holds finite numbers."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} are of type {array.dtype}: numbers are needed")
-    with np.errstate(over="ignore"):
-        checked = array.astype(dtype or array.dtype)
-    if checked.dtype.kind == "f" and not np.isfinite(checked).all():
-        where = np.argwhere(~np.isfinite(checked))[0].tolist()
-        raise ValueError(f"{name} have a NaN or infinite number at {where}: drop that episode")
-    checked.flags.writeable = False
-    return checked
-
-
-def has_goal_flags(observations: Array) -> bool:
-    """Whether these (T+1, D) observations are states `[x, y, (goal_x, goal_y, reached) per goal]`."""
-    if observations.ndim != 2 or observations.shape[1] < 5 or observations.shape[1] % 3 != 2:
-        return False
-    flags = observations[:, 4::3]
-    return bool(((flags == 0) | (flags == 1)).all())
 
 
 class Transitions(NamedTuple):
@@ -139,7 +65,7 @@ class DemoDataset:
     source: Mapping[str, Any] = field(default_factory=dict)  # JSON-plain: made_by, env_kwargs, version...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "task", _task_name(self.task))
+        object.__setattr__(self, "task", task_name(self.task))
         object.__setattr__(self, "episodes", tuple(self.episodes))
         object.__setattr__(self, "source", _plain(self.source))
         if not self.episodes:
@@ -156,8 +82,13 @@ class DemoDataset:
         _check_task(self)
 
     def __len__(self) -> int:
-        """The number of episodes."""
+        """Return the number of episodes."""
         return len(self.episodes)
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.episodes[0].observations.shape[1:]))
+        sizes = f"{len(self)} episodes, {self.num_steps:,} steps, observations {shape}, actions {self.action_dim}"
+        return f"DemoDataset({self.task}, {sizes}, made by {self.source.get('made_by', 'unknown')})"
 
     def __iter__(self) -> Iterator[Episode]:
         return iter(self.episodes)
@@ -190,14 +121,21 @@ class DemoDataset:
 
     @property
     def goal_flags(self) -> tuple[int, ...]:
-        """Where an observation holds the goals' reached flags; empty when it shows none."""
-        if self.episodes[0].observations.ndim != 2:  # pictures
+        """The columns of an observation that say whether a goal is reached; empty where it shows none."""
+        if self.episodes[0].observations.ndim != 2 or self.task not in TASKS:  # pictures, or anybody's environment
             return ()
-        if self.task in TASKS and self.observation_dim >= TASKS[self.task].state_dim:
-            return tuple(range(4, TASKS[self.task].state_dim, 3))
-        if self.task == "custom" and all(has_goal_flags(episode.observations) for episode in self.episodes):
-            return tuple(range(4, self.observation_dim, 3))
-        return ()
+        task = TASKS[self.task]
+        if task.map is None and not all(has_goal_flags(episode.observations) for episode in self.episodes):
+            return ()
+        return task.goal_flags(self.observation_dim)
+
+    @cached_property
+    def sha256(self) -> str:
+        """A hash of all observations and actions."""
+        digest = hashlib.sha256()
+        for episode in self.episodes:
+            digest.update(episode.observations.tobytes() + episode.actions.tobytes())
+        return digest.hexdigest()
 
     @property
     def env_kwargs(self) -> dict[str, Any]:
@@ -264,14 +202,6 @@ class DemoDataset:
         )
 
 
-def _task_name(task: str) -> str:
-    """One of our tasks' names if it spells one, else what was given."""
-    try:
-        return get_task(task).name
-    except ValueError:
-        return "custom" if task == "PIDMNav-Custom-v0" else task
-
-
 def _plain(source: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON-plain copy, NumPy numbers and arrays converted."""
 
@@ -290,35 +220,33 @@ def _arguments(dataset: DemoDataset) -> list[dict[str, Any]]:
 
 
 def infer_task(states: Array) -> str | None:
-    """The task whose goals stand in these (..., D) states, or None."""
-    for task in TASKS.values():
-        if states.shape[-1] == task.state_dim and _goals_match(states, task):
-            return task.name
-    return None
+    """Return the task of the paper whose goals stand in these (..., D) states, or None."""
+    return next((name for name, task in PAPER_TASKS.items() if _goals_match(states, task, exactly=True)), None)
 
 
-def _goals_match(states: Array, task: Task) -> bool:
-    """Whether the first numbers of each state show the task's goals."""
-    states = states[..., : task.state_dim]
-    goals = np.stack([states[..., 2::3], states[..., 3::3]], axis=-1)  # (..., G, 2)
-    return bool((goals == task.layout.goals).all())
+def _goals_match(states: Array, task: Task, exactly: bool = False) -> bool:
+    """Return whether the first numbers of each state, or exactly all of them, show the task's goals."""
+    layout, size = task.layout(), state_size(task.num_goals)
+    fits = states.shape[-1] == size if exactly else states.shape[-1] >= size
+    return layout is not None and fits and bool((goals_of(states[..., :size]) == layout.goals).all())
 
 
 def _check_task(dataset: DemoDataset) -> None:
     """Refuse observations that the dataset's task cannot have given: another's goals, or too few numbers."""
     arguments, shape = _arguments(dataset), dataset.episodes[0].observations.shape[1:]
     unseen = any(each.get("observe_goals") is False for each in arguments)
-    if dataset.task not in TASKS or len(shape) != 1 or unseen:
+    if dataset.task not in PAPER_TASKS or len(shape) != 1 or unseen:
         return
-    task = TASKS[dataset.task]
-    if shape[0] < task.state_dim:
+    task = PAPER_TASKS[dataset.task]
+    if shape[0] < state_size(task.num_goals):
         raise ValueError(
-            f"observations of {shape[0]} numbers are not from {task.name}, whose states have {task.state_dim}"
+            f"observations of {shape[0]} numbers are not from {task.name}, whose states have "
+            f"{state_size(task.num_goals)}: name the task they are from"
         )
     if any(each.get("random_goals") or each.get("relative_goals") for each in arguments):
         return
     for index, episode in enumerate(dataset.episodes):
         if not _goals_match(episode.observations, task):
             other = infer_task(episode.observations)
-            hint = f"they are {other}'s" if other else "they stand elsewhere"
+            hint = f"they are those of {other}" if other else "they stand elsewhere"
             raise ValueError(f"episode {index} does not show the goals of {task.name}: {hint}")

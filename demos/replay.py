@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from pidm_nav.demos.dataset import DemoDataset, Episode, has_goal_flags
-from pidm_nav.tasks import TASKS, join_state, split_state
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.episode import Episode
+from pidm_nav.rollout import Rollout
+from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import MARGIN, Layout
 from pidm_nav.world2d.physics import SPEED, Physics
-from pidm_nav.world2d.vector import NavVectorEnv
-from pidm_nav.world3d.levels import is_3d
+from pidm_nav.world2d.state import (
+    POSITION,
+    REACHED,
+    current_goals,
+    has_goal_flags,
+    join_state,
+    shift_goals,
+    split_state,
+    state_size,
+)
 
 SIGMAS = 6.0  # noise beyond this many standard deviations is called impossible
 ROUNDING = 0.002  # px: positions have three decimals and were stored as float32
@@ -41,91 +50,104 @@ class Check:
 
 
 def demo_layout(dataset: DemoDataset) -> Layout:
-    """The map a dataset was made on."""
-    if dataset.task in TASKS:
-        return TASKS[dataset.task].layout
-    kwargs = dataset.env_kwargs
-    if dataset.task != "custom" or "layout" not in kwargs:
+    """Return the map that a dataset was made on."""
+    layout = find_task(dataset.task).layout(dataset.env_kwargs)
+    if layout is None:
         raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a navigation task")
-    return Layout.load(kwargs["layout"], kwargs.get("room_size", (800, 800)), kwargs.get("goal_order"))
+    return layout
 
 
 def demo_states(dataset: DemoDataset, index: int) -> NDArray[np.float32]:
-    """(T+1, 2 + 3G) state vectors of an episode, also where goals were observed relatively or not at all."""
-    if not -len(dataset) <= index < len(dataset):
-        raise ValueError(f"there is no episode {index}: the file has {len(dataset)}, counted from 0")
-    episode, layout, kwargs = dataset[index], demo_layout(dataset), dataset.env_kwargs
+    """Return the state vectors (T+1, D) of an episode, also where goals were observed relatively or not at all."""
+    episode, kwargs = demo_episode(dataset, index), dataset.env_kwargs
+    if "states" in episode.infos:
+        return episode.infos["states"]
     observations = episode.observations
     if observations.ndim != 2:
         raise ValueError("these demonstrations hold images only: positions are needed")
-    if observations.shape[1] >= 2 + 3 * layout.num_goals:
-        states = observations[:, : 2 + 3 * layout.num_goals].copy()
-        if kwargs.get("relative_goals"):
-            states[:, 2::3] += states[:, 0:1]
-            states[:, 3::3] += states[:, 1:2]
-        return states
+    if not find_task(dataset.task).shows_goals:
+        return observations
+    layout = demo_layout(dataset)
+    if observations.shape[1] >= state_size(layout.num_goals):
+        states = observations[:, : state_size(layout.num_goals)].copy()
+        return shift_goals(states, 1) if kwargs.get("relative_goals") else states
     reached = episode.infos.get("goals_reached", np.zeros(len(episode) + 1, np.int64))
     goals = np.broadcast_to(layout.goals, (len(episode) + 1, *layout.goals.shape))
-    return join_state(observations[:, :2], goals, reached.astype(np.int64))
+    return join_state(observations[:, POSITION], goals, reached.astype(np.int64))
+
+
+def demo_episode(dataset: DemoDataset, index: int) -> Episode:
+    """Return an episode by its number, counted from 0."""
+    if not 0 <= index < len(dataset):
+        raise ValueError(f"there is no episode {index}: the demonstrations have episodes 0 to {len(dataset) - 1}")
+    return dataset[index]
+
+
+def demo_frames(dataset: DemoDataset, index: int, size: int) -> list[NDArray[np.uint8]]:
+    """Return the pictures of an episode: those it consists of, or drawn over its map."""
+    task, episode = find_task(dataset.task), demo_episode(dataset, index)
+    states = demo_states(dataset, index) if task.shows_goals else episode.observations
+    return task.draw(states, dataset.env_kwargs, size)
 
 
 def check_demos(dataset: DemoDataset) -> Check:
-    """Whether the environment can have given these episodes.
+    """Check whether the environment can have given these episodes.
 
-    Episodes with a seed are stepped again with their own noise and must come out the same to the bit. Of the
-    others, a person's recordings made elsewhere, every transition is tested: walls, moves, goals, rewards.
+    Episodes with a seed are stepped again with their own noise and must come out the same to the bit. Others, such as
+    recordings made elsewhere, are tested transition by transition in 2D: walls, moves, goals, rewards.
     """
-    if is_3d(dataset.task):
-        return _check_3d(dataset)
+    task = find_task(dataset.task)
     known = "parts" not in dataset.source and "env_kwargs" in dataset.source
     seeded = [i for i, episode in enumerate(dataset) if episode.seed is not None] if known else []
-    mismatches = list(_resimulate(dataset, seeded)) if seeded else []
     others = sorted(set(range(len(dataset))) - set(seeded))
+    if dataset.env_kwargs.get("realtime") or (others and not task.shows_goals):
+        raise ValueError(f"episodes of {task.name} without a seed or in real time cannot be stepped again")
+    mismatches = list(_resimulate(dataset, seeded)) if seeded else []
     for index in others:
         mismatches += [Mismatch(index, step, reason) for step, reason in _impossible(dataset, index)]
     return Check(len(seeded), len(others), tuple(mismatches))
 
 
-def _check_3d(dataset: DemoDataset) -> Check:
-    """Step every episode of a 3D task again from its seed; the first difference of each."""
-    if any(episode.seed is None for episode in dataset) or dataset.env_kwargs.get("realtime"):
-        raise ValueError("3D episodes without a seed or in real time cannot be stepped again")
-    mismatches = []
-    # an environment is its own context manager: the engine ends with it, also where a step is refused
-    with gym.make(dataset.task, disable_env_checker=True, max_episode_steps=-1, **dataset.env_kwargs) as env:
-        for index, episode in enumerate(dataset):
-            observation, _ = env.reset(seed=episode.seed)
-            same = [np.array_equal(observation, episode.observations[0])]
-            for action, expected, paid in zip(episode.actions, episode.observations[1:], episode.rewards, strict=True):
-                observation, reward, *_ = env.step(action)
-                same.append(np.array_equal(observation, expected) and reward == paid)
-            if not all(same):
-                mismatches.append(Mismatch(index, same.index(False), f"seed {episode.seed} leads to something else"))
-    return Check(len(dataset), 0, tuple(mismatches))
+class _Replay:
+    """A policy that plays the actions of recorded episodes, one episode per row."""
+
+    def __init__(self, episodes: list[Episode]) -> None:
+        self.episodes, self.step = episodes, 0
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[NDArray[np.float32], Any]:
+        """Return the actions of this step, or the last ones where an episode is over."""
+        actions = [episode.actions[min(self.step, len(episode) - 1)] for episode in self.episodes]
+        self.step += 1
+        return np.array(actions), state
 
 
 def _resimulate(dataset: DemoDataset, indices: list[int]) -> Iterator[Mismatch]:
-    """Step the seeded episodes again, all at once; the first difference of each."""
-    episodes = [dataset[index] for index in indices]
-    task = dataset.task if dataset.task in TASKS else None
-    mode = AutoresetMode.DISABLED
-    env = NavVectorEnv(len(episodes), autoreset_mode=mode, task=task, **dataset.env_kwargs)
-    observation, _ = env.reset(seed=[episode.seed for episode in episodes])
-    lengths = np.array([len(episode) for episode in episodes])
-    good = np.ones(len(episodes), bool)
-    reward = np.zeros(len(episodes))
-    for step in range(int(lengths.max()) + 1):
-        for row in np.flatnonzero(good & (lengths >= step)).tolist():
-            episode = episodes[row]
-            same = np.array_equal(observation[row], episode.observations[step])
-            paid = step == 0 or reward[row] == episode.rewards[step - 1]
-            if not (same and paid):
-                good[row] = False
-                what = "reward" if same else "observation"
-                yield Mismatch(indices[row], step, f"seed {episode.seed} leads to another {what}")
-        actions = [episode.actions[min(step, len(episode) - 1)] for episode in episodes]
-        observation, reward, *_ = env.step(np.array(actions))
-    env.close()
+    """Step the seeded episodes again; yield the first difference of each."""
+    task, rows = find_task(dataset.task), find_task(dataset.task).rows_for(len(indices))
+    longest = max(len(dataset[index]) for index in indices)
+    with closing(task.make_vec(rows, longest + 1, **dataset.env_kwargs)) as env:
+        for first in range(0, len(indices), rows):
+            some = indices[first : first + rows]
+            episodes = [dataset[index] for index in some]
+            replay = _Replay([*episodes, *episodes[-1:] * (rows - len(episodes))])
+            running = Rollout(replay, env, [int(episode.seed or 0) for episode in episodes])
+            for _ in range(max(map(len, episodes))):
+                running.step()
+            for index, episode, again in zip(some, episodes, running.episodes(), strict=True):
+                yield from _difference(index, episode, again)
+
+
+def _difference(index: int, episode: Episode, again: Episode) -> Iterator[Mismatch]:
+    """Yield the first step at which an episode stepped again differs."""
+    steps = min(len(episode), len(again))
+    seen = (episode.observations[: steps + 1] == again.observations[: steps + 1]).reshape(steps + 1, -1).all(axis=1)
+    paid = np.append(True, episode.rewards[:steps] == again.rewards[:steps])
+    step = int(np.argmin(np.append(seen & paid, len(again) >= len(episode))))
+    if step or not seen[0]:
+        what = "end" if step > steps else "reward" if seen[step] else "observation"
+        yield Mismatch(index, min(step, steps), f"seed {episode.seed} leads to another {what}")
 
 
 def _impossible(dataset: DemoDataset, index: int) -> Iterator[tuple[int, str]]:
@@ -133,7 +155,7 @@ def _impossible(dataset: DemoDataset, index: int) -> Iterator[tuple[int, str]]:
     episode, kwargs = dataset[index], dataset.env_kwargs
     layout, states = demo_layout(dataset), demo_states(dataset, index)
     physics = Physics(layout, **{key: kwargs[key] for key in ("noise_std", "clip_noise", "deadzone") if key in kwargs})
-    positions, goals, reached = split_state(states)
+    positions, _, _ = split_state(states)
     room = np.array(layout.room_size) - 1
     findings: list[tuple[NDArray[Any], str]] = [
         (physics.collides(positions), "the agent's box overlaps a wall"),
@@ -150,23 +172,17 @@ def _impossible(dataset: DemoDataset, index: int) -> Iterator[tuple[int, str]]:
         away = (positions[:1, None] != layout.starts[None]).any(2).all(1)
         findings.append((away, "the episode does not begin at the map's start"))
     if has_goal_flags(episode.observations):
-        findings += _goal_findings(physics, positions, goals, reached, states[:, 4::3], episode)
+        findings += _goal_findings(physics, states, episode)
     for wrong, reason in findings:
         if wrong.any():
             yield int(np.argmax(wrong)), reason
 
 
-def _goal_findings(
-    physics: Physics,
-    positions: NDArray[np.float64],
-    goals: NDArray[np.float64],
-    reached: NDArray[np.int64],
-    flags: NDArray[np.float32],
-    episode: Episode,
-) -> list[tuple[NDArray[Any], str]]:
-    """The goal rule at every step: only the current goal counts, and it is reached when the boxes overlap."""
-    num_goals = goals.shape[1]
-    current = goals[np.arange(len(episode)), np.minimum(reached[:-1], num_goals - 1)]
+def _goal_findings(physics: Physics, states: NDArray[Any], episode: Episode) -> list[tuple[NDArray[Any], str]]:
+    """Test the goal rule at every step: only the current goal counts, and it is reached when the boxes overlap."""
+    positions, goals, reached = split_state(states)
+    num_goals, flags = goals.shape[1], states[:, REACHED]
+    current = current_goals(goals[:-1], reached[:-1])
     touched = physics.touches(positions[1:, 0], positions[1:, 1], current[:, 0], current[:, 1])
     rises = np.diff(reached)
     last = np.arange(1, len(episode) + 1) == len(episode)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.tasks import split_state
+from pidm_nav.world2d.state import split_state
 
 NEAR = 60.0
 """Pixels within which an agent is near a goal."""

@@ -1,41 +1,65 @@
-"""2D navigation tasks for Gymnasium, demonstrations, and imitation agents that predict the future.
+"""2D and 3D navigation tasks for Gymnasium, demonstrations, and imitation agents that predict the future.
 
 Importing the package registers the ids `PIDMNav-FourRoom-v0`, `-Zigzag-`, `-Maze-`, `-Multiroom-` and `-Custom-v0`,
 and in a 3D world, with the extra `3d`, `PIDMNav3D-FourRoom-v0`, `-Zigzag-`, `-Maze-`, `-Multiroom-` and `-Tour-v0`.
+The public names of `pidm_nav.demos` and `pidm_nav.agents` are names of the package too; they are imported when they
+are first used, so that `import pidm_nav` stays light.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from pidm_nav.tasks import TASKS, Task, get_task
+from pidm_nav.episode import Episode
+from pidm_nav.rollout import EvalResult, Policy, Rollout, evaluate, rollout
+from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
+from pidm_nav.version import __version__
 from pidm_nav.world2d.env import NavEnv
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.vector import NavVectorEnv
-from pidm_nav.world3d.levels import LEVELS
 
-__version__ = "0.1.0"
-__all__ = ["TASKS", "Layout", "NavEnv", "NavVectorEnv", "Task", "__version__", "get_task"]
+if TYPE_CHECKING:
+    from pidm_nav.agents import *  # noqa: F403
+    from pidm_nav.demos import *  # noqa: F403
+
+__all__ = [
+    "PAPER_TASKS",
+    "TASKS",
+    "Episode",
+    "EvalResult",
+    "Layout",
+    "NavEnv",
+    "NavVectorEnv",
+    "Policy",
+    "Rollout",
+    "Task",
+    "__version__",
+    "evaluate",
+    "find_task",
+    "rollout",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what `pidm_nav.demos` or `pidm_nav.agents` exports."""
+    if not name.startswith("_"):
+        for module in (import_module("pidm_nav.demos"), import_module("pidm_nav.agents")):
+            if name in module.__all__:
+                return getattr(module, name)
+    raise AttributeError(f"module 'pidm_nav' has no attribute '{name}'")
 
 
 def _register() -> None:
-    entries: list[tuple[str, int | None, dict[str, str]]] = [
-        (task.env_id, task.max_steps, {"task": task.name}) for task in TASKS.values()
-    ]
-    for level in LEVELS.values():
-        if level.env_id not in gym.registry:
+    for task in TASKS.values():
+        if task.env_id not in gym.registry:  # importing twice must not warn
+            folder = "pidm_nav.world2d" if task.vectorized else "pidm_nav.world3d"
             gym.register(
-                level.env_id,
-                entry_point="pidm_nav.world3d.env:NavEnv3D",  # imports the engine when it is made
-                max_episode_steps=level.max_steps,
-                kwargs={"task": level.name},
-            )
-    for env_id, max_steps, arguments in [*entries, ("PIDMNav-Custom-v0", None, {})]:
-        if env_id not in gym.registry:  # importing twice must not warn
-            gym.register(
-                env_id,
-                entry_point="pidm_nav.world2d.env:NavEnv",
-                vector_entry_point="pidm_nav.world2d.vector:NavVectorEnv",
-                max_episode_steps=max_steps,
-                kwargs=arguments,
+                task.env_id,
+                entry_point=f"{folder}.env:make_env",
+                vector_entry_point=f"{folder}.vector:make_vector_env" if task.vectorized else None,
+                max_episode_steps=None if task.name == "custom" else task.max_steps,
+                kwargs={} if task.name == "custom" else {"task": task.name},
             )
 
 

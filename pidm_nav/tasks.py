@@ -1,89 +1,205 @@
-"""The four tasks of the paper: a map, a room and a step limit each; and the state vector they share."""
+"""The one registry of tasks: from a name, or from any Gymnasium id, to what makes, limits, plays and scores it.
+
+Worlds are named here as strings and imported when an environment is made, so that the registry stays light.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import lru_cache, partial
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from numpy.typing import NDArray
 
 from pidm_nav.world2d.layout import Layout
 
+DEFAULT_MAX_STEPS = 1000
+"""Step limit of an environment that has none of its own."""
+
 
 @dataclass(frozen=True)
 class Task:
-    """A task as the paper names it; the map is read when it is first needed."""
+    """What the package needs to know about an environment; the defaults are those of anybody's environment."""
 
-    name: str  # as in files and on the command line
-    title: str  # as in tables and figures
+    name: str  # in files and on the command line; for anybody's environment, its Gymnasium id
+    title: str  # in tables and figures
     env_id: str
-    max_steps: int
-    num_goals: int
-    room_size: tuple[int, int]
+    max_steps: int = DEFAULT_MAX_STEPS
+    num_goals: int = 0  # 0 where the environment has none, or where the map decides
+    map: str | None = None  # the name of the map's file
+    room_size: tuple[int, int] = (800, 800)
+    world: str | None = None  # the dataclass of the environment's arguments, as module:class
+    vectorized: bool = False  # whether `gym.make_vec` steps all rows at once
+    rows: int = 16  # the largest number of episodes that are rolled out at once
+    shows_goals: bool = False  # whether the state vector is that of world2d/state.py
+    flags: tuple[int, int] | None = None  # first column and stride of the reached flags in the state vector
+    dynamics: frozenset[str] = frozenset()  # the arguments that change neither the map nor the observations
+    experts: tuple[str, ...] = ()  # who can demonstrate it; the first is the default
+    fps: float = 30.0  # steps per second when a person plays
+    sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")  # what drives each component of a person's action
 
     @property
-    def state_dim(self) -> int:
-        """Length of the state vector."""
-        return 2 + 3 * self.num_goals
+    def defaults(self) -> dict[str, Any]:
+        """The environment's arguments and their default values; empty for anybody's environment."""
+        return {} if self.world is None else {each.name: each.default for each in fields(_load(self.world))}
 
-    @cached_property
-    def layout(self) -> Layout:
-        """The task's map."""
-        text = (files("pidm_nav.world2d") / "maps" / f"{self.name}.txt").read_text(encoding="utf-8")
-        return Layout.parse(text, self.room_size)
+    def layout(self, env_kwargs: Mapping[str, Any] | None = None) -> Layout | None:
+        """Return the map seen from above, or None where there is none."""
+        if env_kwargs and "layout" in env_kwargs:
+            room_size = env_kwargs.get("room_size", self.room_size)
+            return Layout.load(env_kwargs["layout"], room_size, env_kwargs.get("goal_order"))
+        return None if self.map is None else _read_map(self.map, self.room_size)
+
+    def goal_flags(self, observation_size: int) -> tuple[int, ...]:
+        """Return the columns of a state observation that say whether a goal is reached."""
+        if self.flags is None:
+            return ()
+        first, stride = self.flags
+        num_goals = self.num_goals or (observation_size - first) // stride + 1
+        columns = tuple(range(first, first + stride * num_goals, stride))
+        return columns if columns and columns[-1] < observation_size else ()
+
+    def make(
+        self, render_mode: str | None = None, max_steps: int | None = None, **env_kwargs: Any
+    ) -> gym.Env[Any, Any]:
+        """Make one environment; Dict observations are flattened."""
+        self._check_arguments(env_kwargs)
+        options: dict[str, Any] = {"max_episode_steps": max_steps or self.max_steps, "disable_env_checker": True}
+        try:
+            env = gym.make(self.env_id, render_mode=render_mode, **options, **env_kwargs)
+        except TypeError as error:
+            raise ValueError(f"{self.name} cannot be made with {env_kwargs}: {error}") from None
+        if not isinstance(env.action_space, spaces.Box):
+            env.close()
+            raise ValueError(
+                f"{self.name} has {type(env.action_space).__name__} actions: only Box actions can be demonstrated "
+                "and imitated"
+            )
+        return gym.wrappers.FlattenObservation(env) if isinstance(env.observation_space, spaces.Dict) else env
+
+    def make_vec(
+        self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
+    ) -> VectorEnv[Any, Any, Any]:
+        """Make `rows` environments in one; a row whose episode has ended waits until it is reset."""
+        self._check_arguments(env_kwargs)
+        mode: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}
+        if not self.vectorized or render_mode == "human":
+            return SyncVectorEnv([partial(self.make, render_mode, max_steps, **env_kwargs)] * rows, **mode)
+        limit = max_steps or self.max_steps
+        return gym.make_vec(self.env_id, rows, render_mode=render_mode, max_episode_steps=limit, **mode, **env_kwargs)
+
+    def rows_for(self, episodes: int) -> int:
+        """Return how many rows to make for so many episodes: few enough waves, and few rows left over in the last."""
+        waves = -(-episodes // self.rows)
+        return -(-episodes // waves)
+
+    def draw(self, states: NDArray[Any], env_kwargs: Mapping[str, Any], size: int) -> list[NDArray[np.uint8]]:
+        """Draw an episode from its state vectors (T+1, D), or from the pictures (T+1, H, W, 3) it consists of."""
+        if states.ndim == 4:
+            times = max(round(size / states.shape[2]), 1)
+            return [frame.repeat(times, axis=0).repeat(times, axis=1) for frame in states]
+        if not self.shows_goals:
+            raise ValueError(f"an episode of {self.name} cannot be drawn from its states: ask for pictures of it")
+        frames: list[NDArray[np.uint8]] = _load("pidm_nav.world2d.render:draw_states")(
+            self.layout(env_kwargs), states, size
+        )
+        return frames
+
+    def _check_arguments(self, env_kwargs: Iterable[str]) -> None:
+        unknown = [name for name in env_kwargs if name not in self.defaults] if self.world else []
+        if unknown:
+            raise ValueError(f"{self.name} has no argument '{unknown[0]}': it takes {', '.join(self.defaults)}")
 
 
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task("four-room", "Four room", "PIDMNav-FourRoom-v0", 200, 4, (800, 800)),
-        Task("zigzag", "Zigzag", "PIDMNav-Zigzag-v0", 150, 6, (800, 800)),
-        Task("maze", "Maze", "PIDMNav-Maze-v0", 300, 10, (800, 800)),
-        Task("multiroom", "Multiroom", "PIDMNav-Multiroom-v0", 500, 6, (1000, 1000)),
-    )
+@lru_cache(maxsize=16)
+def _read_map(name: str, room_size: tuple[int, int]) -> Layout:
+    text = (files("pidm_nav.world2d") / "maps" / f"{name}.txt").read_text(encoding="utf-8")
+    return Layout.parse(text, room_size)
+
+
+def _load(reference: str) -> Any:
+    """Import what a string of the form module:name stands for."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+_2D: dict[str, Any] = {
+    "world": "pidm_nav.world2d.world:World",
+    "vectorized": True,
+    "rows": 1024,
+    "shows_goals": True,
+    "flags": (4, 3),
+    "dynamics": frozenset({"noise_std", "clip_noise", "deadzone"}),
+    "experts": ("astar", "human-like"),
+    "sticks": ("x", "y"),
+}
+_3D: dict[str, Any] = {
+    "world": "pidm_nav.world3d.env:World3D",
+    "rows": 1,  # each has an engine of its own
+    "flags": (6, 1),
+    "experts": ("scripted",),
+    "fps": 35 / 3,  # the game's tics per second, and how many of them a step takes
+    "sticks": ("-y", "x", "turn", "-look"),
 }
 
+PAPER_TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("four-room", "Four room", "PIDMNav-FourRoom-v0", 200, 4, "four-room", **_2D),
+        Task("zigzag", "Zigzag", "PIDMNav-Zigzag-v0", 150, 6, "zigzag", **_2D),
+        Task("maze", "Maze", "PIDMNav-Maze-v0", 300, 10, "maze", **_2D),
+        Task("multiroom", "Multiroom", "PIDMNav-Multiroom-v0", 500, 6, "multiroom", (1000, 1000), **_2D),
+    )
+}
+"""The four tasks of the paper."""
 
-def get_task(name: str | Task) -> Task:
-    """The task of that name, spelled `four-room`, `four_room`, `FourRoom` or `PIDMNav-FourRoom-v0`."""
+_OTHERS = (
+    Task("custom", "Custom map", "PIDMNav-Custom-v0", **_2D),
+    Task("four-room-3d", "Four room 3D", "PIDMNav3D-FourRoom-v0", 600, 4, "four-room", **_3D),
+    Task("zigzag-3d", "Zigzag 3D", "PIDMNav3D-Zigzag-v0", 500, 6, "zigzag", **_3D),
+    Task("maze-3d", "Maze 3D", "PIDMNav3D-Maze-v0", 900, 10, "maze", **_3D),
+    Task("multiroom-3d", "Multiroom 3D", "PIDMNav3D-Multiroom-v0", 1200, 6, "multiroom", (1000, 1000), **_3D),
+    Task("tour-3d", "Tour", "PIDMNav3D-Tour-v0", 700, 11, "tour", (1088, 704), **_3D),
+)
+TASKS: dict[str, Task] = PAPER_TASKS | {task.name: task for task in _OTHERS}
+"""All tasks of this package."""
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def find_task(name: str | Task) -> Task:
+    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id."""
     if isinstance(name, Task):
         return name
-    key = name.rpartition(":")[2].lower().removeprefix("pidmnav-").removesuffix("-v0")
-    key = key.replace("-", "").replace("_", "").replace(" ", "")
+    key = _key(name.removeprefix("pidm_nav:"))
     for task in TASKS.values():
-        if task.name.replace("-", "") == key:
+        if key in (_key(task.name), _key(task.env_id)):
             return task
-    raise ValueError(f"no task is called '{name}': choose one of {', '.join(TASKS)}")
+    try:
+        spec = gym.spec(name)
+    except (gym.error.Error, ModuleNotFoundError):
+        known = [*TASKS, *gym.registry]
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(TASKS)}, or any Gymnasium id"
+        raise ValueError(f"no task is called '{name}': {hint}") from None
+    return Task(name, name, name, spec.max_episode_steps or DEFAULT_MAX_STEPS)
 
 
-def join_state(positions: NDArray[Any], goals: NDArray[Any], goals_reached: NDArray[np.int64]) -> NDArray[np.float32]:
-    """(..., 2 + 3G) state vectors `[x, y, (goal_x, goal_y, reached) for each goal in visiting order]`.
-
-    Args:
-        positions: (..., 2) of the agent.
-        goals: (..., G, 2).
-        goals_reached: (...) how many of them are reached.
-    """
-    num_goals = goals.shape[-2]
-    state = np.empty((*positions.shape[:-1], 2 + 3 * num_goals), dtype=np.float32)
-    state[..., :2] = positions
-    state[..., 2::3] = goals[..., 0]
-    state[..., 3::3] = goals[..., 1]
-    state[..., 4::3] = np.arange(num_goals) < np.asarray(goals_reached)[..., None]
-    return state
-
-
-def split_state(
-    states: NDArray[Any],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """The inverse of `join_state`: positions (..., 2), goals (..., G, 2), goals reached (...).
-
-    Positions have three decimals, which float32 keeps apart in any room: rounding restores them exactly.
-    """
-    states = np.asarray(states, dtype=np.float64)
-    positions = np.round(states[..., :2], 3)
-    goals = np.stack([states[..., 2::3], states[..., 3::3]], axis=-1)
-    return positions, goals, (states[..., 4::3] > 0.5).sum(axis=-1)
+def task_name(name: str) -> str:
+    """Return how files spell a task: our name for it if it is one of ours, otherwise the name as it is."""
+    if ":" in name.removeprefix("pidm_nav:"):  # Gymnasium would import that module
+        raise ValueError(f"the task is called '{name}': import its module yourself and leave it out of the name")
+    try:
+        return find_task(name).name
+    except ValueError:
+        return name

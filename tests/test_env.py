@@ -16,10 +16,11 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.utils.env_match import check_environments_match
 
 import pidm_nav
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.layout import MARGIN
+from pidm_nav.world2d.state import state_size
 
-IDS = [task.env_id for task in TASKS.values()]
+IDS = [task.env_id for task in PAPER_TASKS.values()]
 CUSTOM = "..........\n.A..#...1.\n....#.....\n....#...2.\n..........\n"
 EVERY_ID = [*IDS, "PIDMNav-Custom-v0"]
 
@@ -74,18 +75,18 @@ def test_torchrl_check_env_specs(env_id):
     torchrl_envs.check_env_specs(torchrl_envs.GymWrapper(gym.make(env_id)), seed=0)
 
 
-@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS.values(), ids=PAPER_TASKS)
 def test_the_datasheet(task):
     env = gym.make(task.env_id)
     assert env.spec.max_episode_steps == task.max_steps
-    assert env.observation_space.shape == (task.state_dim,)
+    assert env.observation_space.shape == (state_size(task.num_goals),)
     assert env.observation_space.dtype == np.float32
     assert np.isfinite(env.observation_space.low).all()
     assert np.isfinite(env.observation_space.high).all()
     assert env.action_space == gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
     observation, info = env.reset(seed=0)
-    np.testing.assert_array_equal(observation[:2], task.layout.starts[0])
-    np.testing.assert_array_equal(observation[2:].reshape(-1, 3)[:, :2], task.layout.goals)
+    np.testing.assert_array_equal(observation[:2], task.layout().starts[0])
+    np.testing.assert_array_equal(observation[2:].reshape(-1, 3)[:, :2], task.layout().goals)
     assert not observation[4::3].any()
     assert info == {
         "goals_reached": 0,
@@ -238,7 +239,7 @@ def test_the_spec_survives_json(env_id):
     json.loads(text)
     again = gym.make(gym.envs.registration.EnvSpec.from_json(text))
     assert again.spec.max_episode_steps == 33
-    assert again.unwrapped.physics.noise_std == 0.1
+    assert again.unwrapped.world.physics.noise_std == 0.1
     check_environments_match(env, again, num_steps=50, seed=0)
 
 
@@ -265,7 +266,7 @@ def test_random_starts_and_goals_are_free_and_apart(env_id):
         observation, _ = env.reset(seed=seed)
         goals = observation[2:].reshape(-1, 3)[:, :2]
         places = np.concatenate([observation[None, :2], goals])
-        assert not env.physics.collides(places).any()
+        assert not env.world.physics.collides(places).any()
         apart = np.abs(places[:, None] - places[None]).max(axis=-1) + 1000 * np.eye(len(places))
         assert apart.min() >= 20, "no box overlaps another: the episode does not begin inside a goal"
         starts.add(tuple(observation[:2]))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pidm_nav import TASKS, Layout
+from pidm_nav import PAPER_TASKS, Layout
 from pidm_nav.demos import DemoDataset, Episode, from_minari, load_demos, save_demos, to_minari
 from pidm_nav.demos.collect import collect
 
@@ -65,7 +65,7 @@ def refused(source, *words: str) -> str:
 # ---- our own file
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_round_trip(task, tmp_path):
     data = wander(task, clip_noise=False)
     save_demos(data, tmp_path / "new" / "demos.npz")
@@ -370,7 +370,7 @@ def test_bad_release_folders_are_refused(tmp_path):
     np.savez(trajectory, state=np.zeros((2, 8)), action=np.zeros((2, 2)), reward=np.zeros(2))
     refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "2 observations for 2 actions")
     np.savez(trajectory, state=np.zeros((3, 8)), action=np.zeros((2, 2)), reward=np.zeros(2))
-    refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "not the goals of its map")
+    refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "do not show the goals of its map")
     np.savez(trajectory, observations=np.zeros(3))
     refused(tmp_path / "walks", "walk_01_trajectory_data.npz")
     trajectory.write_bytes(b"PK\x03\x04")
@@ -387,7 +387,7 @@ def store(tmp_path, monkeypatch):
     return tmp_path / "minari"
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_minari_both_ways(task, store):
     import minari
 
@@ -396,8 +396,8 @@ def test_minari_both_ways(task, store):
     assert_same(load_demos(f"minari:pidmnav/{task}/wander-v0"), data)
     stored = minari.load_dataset(f"pidmnav/{task}/wander-v0")
     assert stored.total_episodes == 3 and stored.total_steps == data.num_steps
-    assert stored.recover_environment().spec.id == TASKS[task].env_id
-    assert stored.recover_environment().unwrapped.physics.clip_noise is False
+    assert stored.recover_environment().spec.id == PAPER_TASKS[task].env_id
+    assert stored.recover_environment().unwrapped.world.physics.clip_noise is False
     assert list(minari.list_local_datasets()) == [f"pidmnav/{task}/wander-v0"]
 
 

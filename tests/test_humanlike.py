@@ -13,11 +13,12 @@ import pidm_nav  # noqa: F401  registers the ids
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.experts.humanlike import Habits, HumanLike
+from pidm_nav.demos.experts.humanlike import Habits, HumanLikePlayer
 from pidm_nav.demos.experts.routes import TASTES, routes_for
 from pidm_nav.demos.statistics import play_statistics
-from pidm_nav.tasks import TASKS, Task, join_state
+from pidm_nav.tasks import PAPER_TASKS, Task
 from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.state import join_state
 
 # The paper's people, 50 episodes a task: mean, standard deviation and extremes of the length, mean stick deflection,
 # variance of actions within 60 px of a goal, and that variance in the same place, near goals and elsewhere.
@@ -28,7 +29,7 @@ PEOPLE = {
     "multiroom": (259.22, 14.5, 241, 314, 1.040, 0.998, 0.517, 0.088),
 }
 
-every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+every_task = pytest.mark.parametrize("task", PAPER_TASKS.values(), ids=PAPER_TASKS)
 
 
 @every_task
@@ -43,7 +44,7 @@ def test_package_demonstrations(task: Task, kind: str) -> None:
 
 @every_task
 def test_fresh_episodes_are_like_those_of_people(task: Task) -> None:
-    demos = collect(HumanLike(task, seed=7), task, 64, seed=70_000, clip_noise=False)
+    demos = collect(HumanLikePlayer(task, seed=7), task, 64, seed=70_000, clip_noise=False)
     assert demos.summary().success == 1.0
     _assert_like_people(task, demos)
 
@@ -87,7 +88,7 @@ def test_the_figures_above_are_the_recordings(task: Task, shared: Path) -> None:
 @every_task
 def test_package_demonstrations_are_of_todays_players(task: Task) -> None:
     """If this fails, habits or routes have changed: run scripts/make_demos.py again."""
-    for kind, policy in (("human-like", HumanLike(task)), ("astar", AStarExpert(task))):
+    for kind, policy in (("human-like", HumanLikePlayer(task)), ("astar", AStarExpert(task))):
         shipped = load_demos(f"{task.name}/{kind}")
         assert shipped.source["settings"] == policy.settings
         first = np.stack([episode.observations[0] for episode in shipped])
@@ -96,7 +97,7 @@ def test_package_demonstrations_are_of_todays_players(task: Task) -> None:
 
 
 def play(seed: int, rows: int, **arguments: Any) -> list[np.ndarray]:
-    return [episode.actions for episode in collect(HumanLike("zigzag", seed), "zigzag", rows, **arguments)]
+    return [episode.actions for episode in collect(HumanLikePlayer("zigzag", seed), "zigzag", rows, **arguments)]
 
 
 def test_seeded_and_independent_of_the_batch() -> None:
@@ -108,15 +109,15 @@ def test_seeded_and_independent_of_the_batch() -> None:
 
 
 def test_episodes_differ_without_noise_too() -> None:
-    demos = collect(HumanLike("four-room"), "four-room", 10, noise_std=0.0)
+    demos = collect(HumanLikePlayer("four-room"), "four-room", 10, noise_std=0.0)
     assert demos.summary().success == 1.0
     assert len({len(episode) for episode in demos}) > 3
 
 
 def test_memory_follows_episode_starts() -> None:
     """Rows that begin again get new chance; the same row begun at the same point plays the same."""
-    player = HumanLike("maze", seed=3)
-    layout = TASKS["maze"].layout
+    player = HumanLikePlayer("maze", seed=3)
+    layout = PAPER_TASKS["maze"].layout()
     observations = np.stack([join_state(layout.starts[0], layout.goals, np.asarray(0))] * 3)
     first, memory = player.predict(observations)
     assert first.shape == (3, 2)
@@ -134,7 +135,7 @@ def test_memory_follows_episode_starts() -> None:
 def test_one_observation_at_a_time() -> None:
     env = gym.make("PIDMNav-Zigzag-v0", clip_noise=False)
     observation, info = env.reset(seed=0)
-    player, memory, start = HumanLike(env), None, True
+    player, memory, start = HumanLikePlayer(env), None, True
     ended = False
     while not ended:
         action, memory = player.predict(observation, memory, start)
@@ -149,7 +150,7 @@ def test_one_observation_at_a_time() -> None:
 def test_autoreset_rows_play_on() -> None:
     env = gym.make_vec("PIDMNav-Zigzag-v0", num_envs=4, autoreset_mode=AutoresetMode.SAME_STEP)
     observation, _ = env.reset(seed=0)
-    player, memory, begins = HumanLike(env), None, np.ones(4, bool)
+    player, memory, begins = HumanLikePlayer(env), None, np.ones(4, bool)
     successes = 0
     for _ in range(250):
         action, memory = player.predict(observation, memory, begins)
@@ -162,8 +163,8 @@ def test_autoreset_rows_play_on() -> None:
 def test_habits_show() -> None:
     """A player with quick, exact hands is faster, and a rigid thumb changes the stick less."""
     sharp = replace(Habits(), reaction=0.0, lapse=0.0, aim_error=0.0, goal_error=0.0, wander=0.0, thumb=1.0)
-    exact = play_statistics(collect(HumanLike("maze", habits=sharp), "maze", 20, clip_noise=False))
-    usual = play_statistics(collect(HumanLike("maze"), "maze", 20, clip_noise=False))
+    exact = play_statistics(collect(HumanLikePlayer("maze", habits=sharp), "maze", 20, clip_noise=False))
+    usual = play_statistics(collect(HumanLikePlayer("maze"), "maze", 20, clip_noise=False))
     assert exact.mean_length < 0.95 * usual.mean_length
     assert exact.spread_near < usual.spread_near
 
@@ -171,7 +172,7 @@ def test_habits_show() -> None:
 @every_task
 def test_routes_lead_round_walls_to_every_goal(task: Task) -> None:
     """Following what is looked at, in small steps and without a player's errors, ends at the goal."""
-    layout = task.layout
+    layout = task.layout()
     routes, free = routes_for(layout), layout.free()
     for start, goal in zip([*layout.starts[:1], *layout.goals[:-1]], layout.goals, strict=True):
         places = np.repeat(start[None], len(TASTES), axis=0)
@@ -186,16 +187,16 @@ def test_routes_lead_round_walls_to_every_goal(task: Task) -> None:
 
 def test_random_goals_and_a_map_of_ones_own() -> None:
     arguments = {"random_start": True, "random_goals": True}
-    demos = collect(HumanLike("four-room"), "four-room", 3, max_steps=400, **arguments)  # type: ignore[arg-type]
+    demos = collect(HumanLikePlayer("four-room"), "four-room", 3, max_steps=400, **arguments)  # type: ignore[arg-type]
     assert demos.summary().success == 1.0
     narrow = "#########\n#...#...#\n#.A.#...#\n#.....1.#\n#...#...#\n#########\n"
     layout = Layout.parse(narrow, (225, 150))  # a door of 25 px: 5 pixels of freedom
-    demos = collect(HumanLike(layout), "custom", 5, layout=narrow, room_size=[225, 150])
+    demos = collect(HumanLikePlayer(layout), "custom", 5, layout=narrow, room_size=[225, 150])
     assert demos.summary().success == 1.0
 
 
 def test_other_observations_are_refused() -> None:
     with pytest.raises(ValueError, match="relative_goals"):
-        HumanLike(gym.make("PIDMNav-Maze-v0", relative_goals=True))
+        HumanLikePlayer(gym.make("PIDMNav-Maze-v0", relative_goals=True))
     with pytest.raises(ValueError, match="seed is -1"):
-        HumanLike("maze", seed=-1)
+        HumanLikePlayer("maze", seed=-1)

@@ -92,10 +92,10 @@ def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> No
 
 
 def test_bundled_demonstrations_are_complete(wheel: zipfile.ZipFile) -> None:
-    from pidm_nav import TASKS
+    from pidm_nav import PAPER_TASKS
     from pidm_nav.demos.formats.npz import BUNDLED
 
-    expected = {f"pidm_nav/demos/data/{task}_{kind}.npz" for task in TASKS for kind in BUNDLED}
+    expected = {f"pidm_nav/demos/data/{task}_{kind}.npz" for task in PAPER_TASKS for kind in BUNDLED}
     assert expected <= set(wheel.namelist())
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pidm_nav.tasks import TASKS, join_state, split_state
+from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 from pidm_nav.world2d.physics import SPEED, Physics
+from pidm_nav.world2d.state import join_state, split_state
 
 GOLDEN = Path(__file__).parent / "golden_physics.npz"  # made by scripts/make_golden_physics.py
 
@@ -26,20 +27,20 @@ def all_at_once(physics, position, velocity):
 
 
 @pytest.mark.parametrize("step", [one_by_one, all_at_once])
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER_TASKS)
 def test_the_paper_s_vectors_bit_for_bit(shared, name, step):
     golden = np.load(shared / "data" / "golden_physics" / f"{name.replace('-', '_')}.npz")
-    physics = Physics(TASKS[name].layout, clip_noise=False, deadzone=0.0)
+    physics = Physics(PAPER_TASKS[name].layout(), clip_noise=False, deadzone=0.0)
     moved = step(physics, golden["position"], golden["velocity"])
     assert len(moved) == 6000
     np.testing.assert_array_equal(moved, golden["next_position"])
 
 
 @pytest.mark.parametrize("step", [one_by_one, all_at_once])
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER_TASKS)
 def test_our_own_vectors_bit_for_bit(name, step):
     golden = np.load(GOLDEN)
-    physics = Physics(TASKS[name].layout, clip_noise=False, deadzone=0.0)
+    physics = Physics(PAPER_TASKS[name].layout(), clip_noise=False, deadzone=0.0)
     moved = step(physics, golden[f"{name}/position"], golden[f"{name}/velocity"])
     np.testing.assert_array_equal(moved, golden[f"{name}/next_position"])
     free_move = golden[f"{name}/position"] + SPEED * golden[f"{name}/velocity"]
@@ -47,11 +48,11 @@ def test_our_own_vectors_bit_for_bit(name, step):
 
 
 @pytest.mark.parametrize("who", ["human", "astar"])
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER_TASKS)
 def test_the_goal_rule_on_all_recordings(shared, name, who):
     """Walking along a recorded trajectory, our rule reaches the goals in exactly the recorded steps."""
     data = np.load(shared / "data" / "reference_demos" / f"{name.replace('-', '_')}_{who}.npz")
-    physics = Physics(TASKS[name].layout)
+    physics = Physics(PAPER_TASKS[name].layout())
     positions, goals, reached = split_state(data["states"])
     first = np.cumsum(data["lengths"] + 1) - (data["lengths"] + 1)
     after = np.setdiff1d(np.arange(len(positions)), first)  # the state after each action
@@ -61,11 +62,11 @@ def test_the_goal_rule_on_all_recordings(shared, name, who):
     np.testing.assert_array_equal(reached[after] - reached[after - 1], data["rewards"])
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER_TASKS)
 def test_recorded_positions_are_free(shared, name):
     """No recorded position is inside one of our walls."""
     data = np.load(shared / "data" / "reference_demos" / f"{name.replace('-', '_')}_human.npz")
-    physics = Physics(TASKS[name].layout, clip_noise=False)
+    physics = Physics(PAPER_TASKS[name].layout(), clip_noise=False)
     positions, _, _ = split_state(data["states"])
     assert not physics.collides(positions).any()
 
@@ -93,11 +94,11 @@ def test_the_order_of_deadzone_noise_and_clip():
 )
 def test_bad_arguments_are_refused(arguments, said):
     with pytest.raises(ValueError, match=said):
-        Physics(TASKS["maze"].layout, **arguments)
+        Physics(PAPER_TASKS["maze"].layout(), **arguments)
 
 
 def test_touching_is_half_to_even_and_open():
-    physics = Physics(TASKS["maze"].layout)
+    physics = Physics(PAPER_TASKS["maze"].layout())
     assert physics.touches(100.0, 100.0, 119.0, 81.0)
     assert not physics.touches(100.0, 100.0, 120.0, 100.0)
     assert physics.touches(100.5, 100.0, 119.0, 100.0), "100.5 rounds to 100"
@@ -134,11 +135,11 @@ def test_no_agent_ever_rests_in_a_wall(columns, lines, width, height, seed):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(sorted(TASKS)), st.booleans(), st.integers(0, 10**6))
+@given(st.sampled_from(sorted(PAPER_TASKS)), st.booleans(), st.integers(0, 10**6))
 def test_floats_and_arrays_agree(name, clip_noise, seed):
     rng = np.random.default_rng(seed)
-    physics = Physics(TASKS[name].layout, clip_noise=clip_noise)
-    places = np.argwhere(TASKS[name].layout.free())
+    physics = Physics(PAPER_TASKS[name].layout(), clip_noise=clip_noise)
+    places = np.argwhere(PAPER_TASKS[name].layout().free())
     x, y = places[rng.integers(len(places), size=200)].T + rng.uniform(-0.4, 0.4, (2, 200)).round(3)
     inside = physics.collides(np.stack([x, y], axis=1))
     x, y = x[~inside], y[~inside]
@@ -149,7 +150,7 @@ def test_floats_and_arrays_agree(name, clip_noise, seed):
 
 
 def test_state_vectors_split_and_join_exactly():
-    layout = TASKS["maze"].layout
+    layout = PAPER_TASKS["maze"].layout()
     rng = np.random.default_rng(0)
     positions = rng.uniform(-MARGIN, 1000, (500, 2)).round(3)
     reached = rng.integers(0, 11, 500)
@@ -160,10 +161,10 @@ def test_state_vectors_split_and_join_exactly():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER_TASKS)
 def test_a_million_steps_stay_out_of_the_walls(name):
     rng = np.random.default_rng(1)
-    layout = TASKS[name].layout
+    layout = PAPER_TASKS[name].layout()
     physics = Physics(layout, clip_noise=False)
     x, y = np.repeat(layout.starts, 1000, axis=0).T.copy()
     for _ in range(1000):

@@ -6,9 +6,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from pidm_nav import NavVectorEnv
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import PAPER_TASKS
+from pidm_nav.world2d.vector import make_vector_env
 
-IDS = [task.env_id for task in TASKS.values()]
+IDS = [task.env_id for task in PAPER_TASKS.values()]
 ROWS = 5
 INFO_KEYS = ["goals_reached", "num_goals", "goal_ratio", "is_success", "reached_goal"]
 # Three goals in a row that a rightward walk reaches, so that episodes terminate as well as get truncated.
@@ -164,9 +165,9 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="reset_mask must be"):
         envs.reset(options={"reset_mask": np.zeros(3, bool)})
     with pytest.raises(ValueError, match="num_envs is 0"):
-        NavVectorEnv(num_envs=0, task="maze")
+        make_vector_env(num_envs=0, task="maze")
     with pytest.raises(ValueError, match="render_mode is 'human'"):
-        NavVectorEnv(num_envs=1, task="maze", render_mode="human")
+        make_vector_env(num_envs=1, task="maze", render_mode="human")
     envs.step(np.array([[np.inf, -np.inf], [0.0, 0.0], [5.0, -5.0]]))
 
 

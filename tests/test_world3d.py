@@ -16,7 +16,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from pidm_nav.world3d.env import NavEnv3D
+from pidm_nav.world3d.env import NavEnv3D, make_env
 from pidm_nav.world3d.levels import LEVELS, NEAR, TOUCH
 
 pytest.importorskip("vizdoom", reason="the extra 3d is not installed")
@@ -32,7 +32,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Any]:
     made: list[NavEnv3D] = []
 
     def build(task: str = "tour-3d", **arguments: Any) -> NavEnv3D:
-        made.append(NavEnv3D(task, **arguments))
+        made.append(make_env(task=task, **arguments))
         return made[-1]
 
     yield build
@@ -168,7 +168,7 @@ def test_milestones_come_in_order_and_are_seen_to(make: Any) -> None:
 
 
 def test_places_count_from_as_near_as_said() -> None:
-    env = NavEnv3D("tour-3d", obs_type="state")  # what is asked here needs no engine
+    env = make_env(task="tour-3d", obs_type="state")  # what is asked here needs no engine
     from pidm_nav.world3d.engine import Pose
 
     milestones = {milestone.kind: milestone for milestone in env.level.milestones}
@@ -213,7 +213,8 @@ def test_a_window_shows_the_world(make: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"task": "cellar"}, "no 3D level is called 'cellar'"),
+        ({"task": "cellar"}, "no task is called 'cellar'"),
+        ({"task": "maze"}, "maze is not a 3D task"),
         ({"render_mode": "ascii"}, "render_mode is 'ascii'"),
         ({"noise_std": -1.0}, "noise_std is -1.0"),
         ({"deadzone": 1.0}, "deadzone is 1.0"),
@@ -226,7 +227,7 @@ def test_a_window_shows_the_world(make: Any) -> None:
 )
 def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NavEnv3D(**arguments)
+        make_env(**arguments)
 
 
 def test_wrong_actions_and_times_are_named(make: Any) -> None:
@@ -253,7 +254,7 @@ class TestProcesses:
     def test_close_leaves_no_process_and_no_file_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        env = NavEnv3D("zigzag-3d")
+        env = make_env(task="zigzag-3d")
         assert not _engines(os.getpid())  # an environment that has not begun has no engine
         for _ in range(2):
             env.reset(seed=0)
@@ -277,8 +278,8 @@ class TestProcesses:
 
     def test_a_killed_process_takes_its_engine_along(self, tmp_path: Path) -> None:
         program = (
-            "import sys, time\nfrom pidm_nav.world3d.env import NavEnv3D\n"
-            "env = NavEnv3D('zigzag-3d'); env.reset(seed=0); print('running', flush=True); sys.stdin.read()"
+            "import sys, time\nfrom pidm_nav.world3d.env import NavEnv3D, make_env\n"
+            "env = make_env(task='zigzag-3d'); env.reset(seed=0); print('running', flush=True); sys.stdin.read()"
         )
         command = [sys.executable, "-c", program]
         environment = {**os.environ, "TMPDIR": str(tmp_path)}

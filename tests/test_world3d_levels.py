@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import pidm_nav
-from pidm_nav import TASKS
-from pidm_nav.world3d.levels import LEVELS, UNITS, WALL, Level, get_level
+from pidm_nav import PAPER_TASKS, TASKS, find_task
+from pidm_nav.world3d.levels import LEVELS, UNITS, WALL, Level, load_level
 from pidm_nav.world3d.wad import build_wad
 
-ALL = list(LEVELS.values())
+ALL = [load_level(name) for name in LEVELS]
 
 
 def _lumps(level: Level) -> dict[str, str]:
@@ -35,9 +35,9 @@ def _blocks(text: str, kind: str) -> list[dict[str, str]]:
     return [dict(field.split("=") for field in block.rstrip(";").split(";")) for block in found]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER_TASKS)
 def test_the_rooms_have_the_goals_of_the_2d_task_in_its_order(name: str) -> None:
-    level, layout = get_level(f"{name}-3d"), TASKS[name].layout
+    level, layout = load_level(f"{name}-3d"), PAPER_TASKS[name].layout()
     assert level.num_goals == len(level.milestones) == layout.num_goals
     for milestone, goal in zip(level.milestones, layout.goals, strict=True):
         assert milestone.kind == "reach"
@@ -46,8 +46,8 @@ def test_the_rooms_have_the_goals_of_the_2d_task_in_its_order(name: str) -> None
 
 
 def test_the_tour_asks_for_eleven_things() -> None:
-    milestones = get_level("tour-3d").milestones
-    assert len(milestones) == LEVELS["tour-3d"].num_goals == 11
+    milestones = load_level("tour-3d").milestones
+    assert len(milestones) == TASKS["tour-3d"].num_goals == 11
     assert milestones[0].name == "turn round"
     assert [milestone.kind for milestone in milestones if milestone.kind != "reach"] == [
         "turn",
@@ -58,7 +58,7 @@ def test_the_tour_asks_for_eleven_things() -> None:
     assert milestones[-1].kind == "stand still"
 
 
-@pytest.mark.parametrize("level", ALL, ids=lambda level: level.name)
+@pytest.mark.parametrize("level", ALL, ids=LEVELS)
 def test_places_are_on_free_ground(level: Level) -> None:
     xs, ys = level.edges
     for x, y in [level.start, *(milestone.place for milestone in level.milestones)]:
@@ -67,7 +67,7 @@ def test_places_are_on_free_ground(level: Level) -> None:
         assert (around != WALL).all()
 
 
-@pytest.mark.parametrize("level", ALL, ids=lambda level: level.name)
+@pytest.mark.parametrize("level", ALL, ids=LEVELS)
 def test_steps_can_be_climbed(level: Level) -> None:
     """Neighbouring free cells of the layout differ by less than the engine's step of 24 units."""
     heights = np.array([zone.floor_height for zone in level.zones] + [10_000])[level.cells]
@@ -78,7 +78,7 @@ def test_steps_can_be_climbed(level: Level) -> None:
         assert (np.abs(np.diff(heights, axis=axis))[both] <= 24).all()
 
 
-@pytest.mark.parametrize("level", ALL, ids=lambda level: level.name)
+@pytest.mark.parametrize("level", ALL, ids=LEVELS)
 def test_the_wad_says_what_the_level_says(level: Level) -> None:
     lumps = _lumps(level)
     assert list(lumps) == ["MAP01", "TEXTMAP", "ENDMAP", "DECORATE"]
@@ -95,7 +95,7 @@ def test_the_wad_says_what_the_level_says(level: Level) -> None:
     assert lumps["DECORATE"].count("ACTOR") == 1 + level.num_goals
 
 
-@pytest.mark.parametrize("level", ALL, ids=lambda level: level.name)
+@pytest.mark.parametrize("level", ALL, ids=LEVELS)
 def test_every_sector_is_closed_and_lies_to_the_right_of_its_lines(level: Level) -> None:
     """The area to the right of a zone's lines, by the shoelace formula, is that of its cells."""
     text = _lumps(level)["TEXTMAP"]
@@ -122,15 +122,17 @@ def test_names_are_found_in_every_spelling() -> None:
         "PIDMNav3D-FourRoom-v0",
         "pidm_nav:PIDMNav3D-FourRoom-v0",
     ):
-        assert get_level(name).name == "four-room-3d"
-    with pytest.raises(ValueError, match="no 3D level is called 'maze': choose one of four-room-3d"):
-        get_level("maze")
+        assert find_task(name) is TASKS["four-room-3d"]
+        np.testing.assert_array_equal(load_level(name).layout.walls, PAPER_TASKS["four-room"].layout().walls)
+    with pytest.raises(ValueError, match="maze is not a 3D task: choose one of four-room-3d"):
+        load_level("maze")
 
 
 def test_the_ids_are_registered_with_their_step_limits() -> None:
     assert pidm_nav.__version__
-    for level in ALL:
-        assert gym.spec(level.env_id).max_episode_steps == level.max_steps
+    for name in LEVELS:
+        assert gym.spec(TASKS[name].env_id).max_episode_steps == TASKS[name].max_steps
+        assert TASKS[name].num_goals == load_level(name).num_goals
 
 
 def test_without_the_engine_one_sentence_says_how_to_install_it() -> None:

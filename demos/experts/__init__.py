@@ -1,1 +1,37 @@
-"""Who demonstrates: the A* planner, the human-like player, the walker in 3D."""
+"""Who demonstrates: the A* expert, the human-like player, and the scripted walker in 3D."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from pidm_nav.rollout import Policy
+from pidm_nav.tasks import Task, find_task
+
+EXPERTS = {
+    "astar": "pidm_nav.demos.experts.astar:AStarExpert",
+    "human-like": "pidm_nav.demos.experts.humanlike:HumanLikePlayer",
+    "scripted": "pidm_nav.demos.experts.walker3d:Walker3D",
+}
+
+
+def make_expert(name: str | None, task: str | Task, **settings: Any) -> Policy:
+    """Make an expert by its name, by default the first that can play the task.
+
+    Args:
+        name: `astar` or `human-like` in 2D, `scripted` in 3D.
+        task: the task to play, or an environment or a layout that the expert's class accepts.
+        settings: arguments of the expert's class.
+    """
+    if isinstance(task, str | Task):
+        task = find_task(task)
+        name = name or next(iter(task.experts), None)
+        if name not in task.experts:
+            known = f"choose one of {', '.join(task.experts)}" if task.experts else "record a person or give a policy"
+            raise ValueError(f"no expert called '{name}' can play {task.name}: {known}")
+    module, _, kind = EXPERTS[str(name)].partition(":")
+    try:
+        expert: Policy = getattr(import_module(module), kind)(task, **settings)
+    except TypeError as error:
+        raise ValueError(f"the expert '{name}' cannot be made with {settings}: {error}") from None
+    return expert

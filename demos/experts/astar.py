@@ -10,9 +10,10 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.planner import FAR, Planner, planner_for
-from pidm_nav.tasks import Task, get_task, split_state
+from pidm_nav.tasks import Task, find_task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.physics import SPEED
+from pidm_nav.world2d.state import current_goals, split_state, state_size
 
 Place = str | Task | Layout | gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
@@ -27,6 +28,8 @@ class AStarExpert:
         directions: 8 for straight and diagonal moves, which with `speed=0.8` is what the paper's planner did;
             None for any angle (32 of them, at full deflection along the faster axis).
     """
+
+    sees_state = True  # predict() is given state vectors, whatever the environment's observations are
 
     def __init__(self, env_or_task: Place, speed: float = 0.8, directions: int | None = 8) -> None:
         if directions not in (8, None):
@@ -127,7 +130,10 @@ def layout_of(env_or_task: Place) -> Layout:
     if isinstance(env_or_task, Layout):
         return env_or_task
     if isinstance(env_or_task, str | Task):
-        return get_task(env_or_task).layout
+        found = find_task(env_or_task).layout()
+        if found is None:
+            raise ValueError(f"{env_or_task} has no map to plan on: give a navigation task, an environment or a Layout")
+        return found
     inner: Any = getattr(env_or_task, "unwrapped", env_or_task)
     if getattr(inner, "envs", None):  # environments that are stepped one after the other
         return layout_of(inner.envs[0])
@@ -144,7 +150,7 @@ def layout_of(env_or_task: Place) -> Layout:
     space = getattr(env_or_task, "single_observation_space", env_or_task.observation_space)
     if space != world.observation_space:
         raise ValueError(f"a wrapper changes the observations to {space}: the expert needs the state vector, unwrap it")
-    layout: Layout = world.layout
+    layout: Layout = world.map
     return layout
 
 
@@ -153,14 +159,14 @@ def read_states(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """Positions (N, 2), current goals (N, 2) and which rows have ended (N,), of (D,) or (N, D) states."""
     states = np.atleast_2d(np.asarray(observation))
-    dim = 2 + 3 * layout.num_goals
+    dim = state_size(layout.num_goals)
     if states.ndim != 2 or states.shape[1] != dim:
         raise ValueError(
             f"the observation has shape {np.shape(observation)}: this map's state vector has {dim} numbers, "
             "as an environment made without observation arguments gives it"
         )
     positions, goals, reached = split_state(states)
-    current = goals[np.arange(len(goals)), np.minimum(reached, layout.num_goals - 1)]
+    current = current_goals(goals, reached)
     inside = (current >= 0) & (current < layout.room_size) & (current == np.rint(current))
     if not (inside.all() and np.isfinite(positions).all()):
         row = int(np.flatnonzero(~(inside.all(axis=1) & np.isfinite(positions).all(axis=1)))[0])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.astar import Place, layout_of, read_states
 from pidm_nav.demos.experts.routes import TASTES, routes_for
-from pidm_nav.tasks import split_state
+from pidm_nav.world2d.state import current_goals, split_state
 
 BLOCK = 64
 """Steps of chance drawn at a time, from each row's own generator."""
@@ -120,7 +120,7 @@ class Memory:
         )
 
 
-class HumanLike:
+class HumanLikePlayer:
     """The scripted player as a policy; what it remembers goes through `state`, and is changed in place.
 
     Equal seeds play equally in equal episodes: row i, episode j of a batch has a chance of its own, whatever the
@@ -131,6 +131,8 @@ class HumanLike:
         seed: of the player's chance.
         habits: other habits than the fitted ones.
     """
+
+    sees_state = True  # predict() is given state vectors, whatever the environment's observations are
 
     def __init__(self, env_or_task: Place, seed: int = 0, habits: Habits | None = None) -> None:
         if seed < 0:
@@ -175,7 +177,7 @@ class HumanLike:
     def _upcoming(self, observation: NDArray[Any]) -> FloatArray:
         """(N, 2): the goal after the current one, or the last."""
         _, goals, reached = split_state(np.atleast_2d(observation))
-        return goals[np.arange(len(goals)), np.minimum(reached + 1, self.layout.num_goals - 1)]
+        return current_goals(goals, reached, ahead=1)
 
     def _believe(
         self, memory: Memory, positions: FloatArray, goals: FloatArray, upcoming: FloatArray, chance: Chance

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.routes import TASTES, routes_for
+from pidm_nav.tasks import Task, find_task
 from pidm_nav.world3d.env import FRAME_SKIP, POSE, THRUST
-from pidm_nav.world3d.levels import LOOKING_UP, NEAR, Level, Milestone, get_level
+from pidm_nav.world3d.levels import LOOKING_UP, NEAR, Milestone, load_level
 
 FloatArray = NDArray[np.float64]
 
@@ -85,7 +86,7 @@ class _Walker:
         return np.clip(self.thumbs + self.habits.tremor * self.rng.standard_normal(4), -1.0, 1.0)
 
 
-class Expert3D:
+class Walker3D:
     """The scripted walker as a policy over state vectors; what it remembers goes through `state`.
 
     Args:
@@ -96,10 +97,11 @@ class Expert3D:
 
     sees_state = True  # predict() is given states, whatever is observed
 
-    def __init__(self, task: str | Level, seed: int = 0, habits: Habits3D | None = None) -> None:
+    def __init__(self, task: str | Task, seed: int = 0, habits: Habits3D | None = None) -> None:
         if seed < 0:
             raise ValueError(f"seed is {seed}: it must be 0 or a positive number")
-        self.level = get_level(task)
+        self.task = find_task(task)
+        self.level = load_level(self.task.name)
         self.seed = int(seed)
         self.habits = habits or Habits3D()
         self._routes = routes_for(self.level.layout)
@@ -121,8 +123,8 @@ class Expert3D:
         expected = POSE + self.level.num_goals
         if rows.shape[1:] != (expected,):
             raise ValueError(
-                f"observations of shape {np.shape(observation)} are no states of {self.level.name}, which have "
-                f"{expected} numbers: give info['state']"
+                f"observations of shape {np.shape(observation)} are not states of {self.task.name}, which have "
+                f"{expected} numbers: give the environment's get_state()"
             )
         begins = np.broadcast_to(np.asarray(False if episode_start is None else episode_start), len(rows))
         memory = state if state is not None else [self._walker(row, 0) for row in range(len(rows))]
@@ -140,8 +142,11 @@ class Expert3D:
         return actions.astype(np.float32).reshape(*np.shape(observation)[:-1], 4), memory
 
     def _walker(self, row: int, episode: int) -> tuple[int, _Walker]:
-        """A new walker, and the number of the row's next episode."""
-        return episode + 1, _Walker(self.habits, np.random.default_rng((self.seed, row, episode)))
+        """Return a new walker, and the number of the row's next episode.
+
+        One row plays episode i as another walker with seed + i plays its first.
+        """
+        return episode + 1, _Walker(self.habits, np.random.default_rng((self.seed + episode, row, 0)))
 
     def _act(self, row: FloatArray, walker: _Walker) -> FloatArray:
         number = min(int(row[POSE:].sum()), self.level.num_goals - 1)

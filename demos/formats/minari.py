@@ -16,8 +16,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from pidm_nav.demos.dataset import DemoDataset, Episode
-from pidm_nav.tasks import TASKS
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.episode import Episode
+from pidm_nav.tasks import find_task
 
 ID = re.compile(r"(?:\w[-\w]*/)*\w[-\w]*?-v\d+")
 METADATA_KEY = "pidm_nav"  # our task and source, as JSON text, among the dataset's metadata
@@ -30,10 +31,8 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     the old one until the new one is whole.
     """
     minari = _import_minari()
-    _check_id(dataset_id)
+    check_id(dataset_id, force)
     target = _store() / dataset_id
-    if target.exists() and not force:
-        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or force")
     buffers = [
         minari.data_collector.EpisodeBuffer(
             id=index,
@@ -69,7 +68,7 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
 def from_minari(dataset_id: str) -> DemoDataset:
     """A dataset of the local Minari store; its observations and actions must be vectors."""
     minari = _import_minari()
-    _check_id(dataset_id)
+    check_id(dataset_id)
     if not (_store() / dataset_id / "data").is_dir():
         raise FileNotFoundError(
             f"Minari has no '{dataset_id}' in '{_store()}': `minari download {dataset_id}` may fetch it"
@@ -124,12 +123,10 @@ def _environment(dataset: DemoDataset) -> dict[str, Any]:
         else gym.spaces.Box(-np.inf, np.inf, shape, np.float32),
         "action_space": gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32),
     }
-    env_id = "PIDMNav-Custom-v0" if dataset.task == "custom" else dataset.task
-    env_id = TASKS[dataset.task].env_id if dataset.task in TASKS else env_id
     if images:
         spaces["jpeg_encoding"] = False  # it would change the pixels
     try:
-        env = gym.make(env_id, **dataset.env_kwargs)
+        env = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
     except Exception:  # whatever another's environment may raise: the data are good without it
         return spaces
     env.close()
@@ -153,12 +150,14 @@ def _last_only(value: bool, steps: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return flags
 
 
-def _check_id(dataset_id: str) -> None:
-    """Refuse what Minari would refuse only after it made the folder, and what would leave its store."""
+def check_id(dataset_id: str, force: bool = True) -> None:
+    """Refuse what Minari would refuse only after making the folder, what would leave its store, and existing ids."""
     if not ID.fullmatch(dataset_id):
         raise ValueError(
-            f"'{dataset_id}' is no Minari id: write it like pidmnav/maze/human-v0, ending in -v and a number"
+            f"'{dataset_id}' is not a Minari id: write it like pidmnav/maze/human-v0, ending in -v and a number"
         )
+    if not force and (_store() / dataset_id).exists():
+        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
 
 
 def _store() -> Path:

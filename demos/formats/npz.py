@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.demos.dataset import DemoDataset, Episode, has_goal_flags, infer_task
-from pidm_nav.demos.formats.minari import from_minari, to_minari
-from pidm_nav.tasks import TASKS, get_task
-
-__all__ = ["from_minari", "load_demos", "save_demos", "to_minari"]
+from pidm_nav.demos.dataset import DemoDataset, infer_task
+from pidm_nav.demos.formats.minari import check_id, from_minari
+from pidm_nav.episode import Episode
+from pidm_nav.files import atomic_file
+from pidm_nav.tasks import PAPER_TASKS, find_task
+from pidm_nav.world2d.state import REACHED, has_goal_flags
 
 FORMAT = "pidm-nav demonstrations"
 VERSION = 1
@@ -97,24 +96,15 @@ def save_demos(dataset: DemoDataset, path: str | Path) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-@contextmanager
-def atomic_file(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path`, renamed to it when the block ends well and removed when it does not."""
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"'{path}' is a folder: give a file's name")
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OSError(f"cannot write '{path}' ({error.strerror or error}): choose another place") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+def check_output(target: str, force: bool) -> None:
+    """Refuse a target that cannot be written to, before any work is done for it."""
+    if target.startswith("minari:"):
+        check_id(target.removeprefix("minari:"), force)
+        return
+    if not target.endswith(".npz"):
+        raise ValueError(f"cannot write to '{target}': give a name that ends in .npz, or minari:ID")
+    if Path(target).exists() and not force:
+        raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -138,11 +128,11 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _bundled(name: str) -> Path:
     """The package's own file of a `TASK/KIND` name."""
     task, _, kind = name.rpartition("/")
-    known = ", ".join(f"{task}/{kind}" for task in TASKS for kind in BUNDLED)
+    known = ", ".join(f"{task}/{kind}" for task in PAPER_TASKS for kind in BUNDLED)
     if kind not in BUNDLED:
         raise FileNotFoundError(f"there are no demonstrations at '{name}': give a file, a folder or one of {known}")
     try:
-        path = Path(str(files("pidm_nav.demos") / "data" / f"{get_task(task).name}_{kind}.npz"))
+        path = Path(str(files("pidm_nav.demos") / "data" / f"{find_task(task).name}_{kind}.npz"))
     except ValueError:
         raise FileNotFoundError(f"there are no demonstrations called '{name}': choose one of {known}") from None
     if not path.is_file():
@@ -202,7 +192,7 @@ def _read_compact(arrays: Arrays, name: str) -> DemoDataset:
 
 def recorded_episode(states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[Any]) -> Episode:
     """An episode of the paper's recordings, whose end shows in its last state."""
-    finished = has_goal_flags(states) and bool(states[-1, 4::3].all())
+    finished = has_goal_flags(states) and bool(states[-1, REACHED].all())
     return Episode(states, actions, rewards, terminated=finished, truncated=not finished)
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pidm_nav.demos.dataset import DemoDataset, Episode
+from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import RECORDED_DYNAMICS, read_arrays, recorded_episode
-from pidm_nav.tasks import TASKS
+from pidm_nav.episode import Episode
+from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.state import goals_of
 
 CONFIG, TRAJECTORY = "_env_config.yaml", "_trajectory_data.npz"
 
@@ -43,7 +43,7 @@ def load_release(folder: str | Path) -> DemoDataset:
         first, second, *_ = layouts.values()
         raise ValueError(f"'{first}' and '{second.name}' have different maps: a dataset holds one task")
     (layout,) = layouts
-    task = next((task.name for task in TASKS.values() if task.layout == layout), "custom")
+    task = next((task.name for task in PAPER_TASKS.values() if task.layout() == layout), "custom")
     if task == "custom":
         env_kwargs |= {"layout": layout.text, "room_size": list(layout.room_size)}
     source = {"made_by": f"paper: {folder.resolve().name}", "env_kwargs": env_kwargs}
@@ -83,9 +83,9 @@ def _read_trajectory(path: Path, layout: Layout, fixed_goals: bool) -> Episode:
     arrays = read_arrays(path)
     try:
         episode = recorded_episode(arrays["state"], arrays["action"], arrays["reward"])
-        goals = np.stack([episode.observations[:, 2::3], episode.observations[:, 3::3]], axis=-1)
+        goals = goals_of(episode.observations)
         if fixed_goals and not (goals.shape[1:] == layout.goals.shape and (goals == layout.goals).all()):
-            raise ValueError("its states show not the goals of its map")
+            raise ValueError("its states do not show the goals of its map")
         return episode
     except (KeyError, ValueError) as error:
         raise ValueError(f"'{path}' is no trajectory of the paper's release ({error})") from None

@@ -1,288 +1,221 @@
-"""Commands on demonstrations: collect, info, convert, replay, plot."""
+"""The commands on demonstrations: collect, info, convert, replay and plot."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
-from rich.progress import Progress, track
-from rich.table import Table
 
+from pidm_nav.commands.options import EnvArguments, EnvOptions, File, Files
+from pidm_nav.console import print_table, progress_bar, say
+from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats.npz import atomic_file, load_demos, save_demos, to_minari
-from pidm_nav.tasks import get_task
-from pidm_nav.world3d.levels import find_task, get_level, is_3d
+from pidm_nav.demos.experts import make_expert
+from pidm_nav.demos.formats import check_output, load_demos, save_demos, to_minari
+from pidm_nav.demos.replay import check_demos, demo_frames
+from pidm_nav.files import writable_folder
+from pidm_nav.tasks import TASKS, find_task
+from pidm_nav.video import check_video_name, write_video
 
-if TYPE_CHECKING:
-    from pidm_nav.rollout import Policy
-    from pidm_nav.world2d.drawing import Frame
-
-Files = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE...")]
-File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-
-MOST_SHOWN = 20  # mismatches printed by `replay --check`
+MOST_SHOWN = 20  # mismatches that `replay --check` prints
 
 
-def collect(
-    task: str,
-    out: Path,
-    expert: Literal["astar", "human-like", "scripted"] | None = None,
-    episodes: int = 50,
-    seed: int = 0,
-    speed: float = 0.8,
-    any_angle: bool = False,
-    clip_noise: bool = True,
-    noise_std: float = 0.2,
-    layout: Path | None = None,
-    room_size: tuple[int, int] = (800, 800),
-    obs_type: Literal["pixels", "state"] = "pixels",
-    image_size: int = 96,
-    force: bool = False,
-) -> None:
+@dataclass(frozen=True)
+class Collect:
     """Let an expert make demonstrations.
 
-    Args:
-        task: four-room, zigzag, maze or multiroom; one of these with -3d, or tour-3d; or custom, with --layout.
-        out: the .npz file to write.
-        expert: who makes them: the A* planner, or a script with a gamepad player's habits; in 3D the scripted walker.
-        episodes: how many.
-        seed: of the first episode; episode i has seed + i.
-        speed: stick deflection of the A* planner along each axis.
-        any_angle: let the A* planner move at any angle, not only in 8 directions.
-        clip_noise: clip noisy actions to [-1, 1], as the paper says; its recordings were made without.
-        noise_std: standard deviation of the noise on actions.
-        layout: a map of your own, for --task custom.
-        room_size: width and height of its room in pixels.
-        obs_type: (3D) what is kept as observations; states are kept beside pictures in any case.
-        image_size: (3D) width of the pictures.
-        force: replace an existing file.
+    Example: pidm-nav collect --task four-room --expert astar --episodes 50 --out astar.npz
     """
-    from pidm_nav.demos.collect import collect as collect_demos
 
-    _check_output(str(out), force)
-    env_kwargs: dict[str, Any] = {"clip_noise": clip_noise, "noise_std": noise_std}
-    if is_3d(task):
-        if expert not in (None, "scripted"):
-            raise ValueError(f"--expert {expert} knows 2D tasks only: in 3D leave it out")
-        _collect_3d(task, out, episodes, seed, env_kwargs | {"obs_type": obs_type, "image_size": image_size})
-        return
-    expert = expert or "astar"
-    if expert == "scripted":
-        raise ValueError("--expert scripted knows 3D tasks only: choose astar or human-like")
-    place: Any = task
-    if layout is not None:
-        from pidm_nav.world2d.layout import Layout
+    out: Path
+    """The .npz file to write."""
+    task: str | None = None
+    """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout)."""
+    expert: Literal["astar", "human-like", "scripted"] | None = None
+    """Who plays: the A* planner (the default) or a script with a gamepad player's habits; in 3D the scripted walker."""
+    episodes: int = 50
+    """Number of episodes."""
+    seed: int = 0
+    """Seed of the first episode; episode i has seed + i."""
+    speed: float | None = None
+    """Stick deflection of the A* planner along each axis; by default 0.8."""
+    any_angle: bool = False
+    """Let the A* planner move at any angle instead of in 8 directions."""
+    env: EnvArguments = field(default_factory=EnvOptions)
+    force: bool = False
+    """Replace an existing file."""
 
-        task, place = "custom", Layout.load(layout, room_size)
-        env_kwargs |= {"layout": place.text, "room_size": list(room_size)}
-    elif task != "custom":
-        task = place = get_task(task).name
-    else:
-        raise ValueError("--task custom needs --layout: the file of your map")
-    policy: Policy
-    if expert == "astar":
-        from pidm_nav.demos.experts.astar import AStarExpert
-
-        policy = AStarExpert(place, speed=speed, directions=None if any_angle else 8)
-    else:
-        from pidm_nav.demos.experts.humanlike import HumanLike
-
-        policy = HumanLike(place, seed=seed)
-    with Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task(f"{expert} on {task}", total=episodes)
-        dataset = collect_demos(
-            policy,
-            task,
-            episodes,
-            seed,
-            made_by=expert,
-            progress=lambda ended: progress.advance(bar, ended),
-            **env_kwargs,
-        )
-    save_demos(dataset, out)
-    info((str(out),))
+    def run(self) -> None:
+        """Collect the episodes, save them and print their summary."""
+        check_output(str(self.out), self.force)
+        writable_folder(self.out.parent)
+        task, env_kwargs = self.env.resolve(self.task)
+        name = self.expert or next(iter(task.experts), None)
+        settings: dict[str, object] = {} if self.speed is None else {"speed": self.speed}
+        settings |= {"directions": None} if self.any_angle else {}
+        settings |= {"seed": self.seed} if name != "astar" else {}
+        layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
+        policy = make_expert(name, layout or task, **settings)
+        with progress_bar(f"{name} on {task.name}", self.episodes) as progress:
+            dataset = collect(policy, task, self.episodes, self.seed, made_by=name, progress=progress, **env_kwargs)
+        save_demos(dataset, self.out)
+        print_summaries({str(self.out): dataset})
 
 
-def _collect_3d(task: str, out: Path, episodes: int, seed: int, env_kwargs: dict[str, Any]) -> None:
-    from pidm_nav.world3d.rollout import collect3d
-
-    level = get_level(task)
-    with Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task(f"scripted walker in {level.name}", total=episodes)
-        dataset = collect3d(level, episodes, seed, progress=lambda ended: progress.advance(bar, ended), **env_kwargs)
-    save_demos(dataset, out)
-    info((str(out),))
-
-
-def info(files: Files) -> None:
+@dataclass(frozen=True)
+class Info:
     """Show what demonstrations hold, with the columns of the paper's tables.
 
-    Args:
-        files: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like.
+    Example: pidm-nav demos info maze/astar my_demos.npz
     """
-    _require(files)
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    table.add_column("Demonstrations", no_wrap=True)
-    table.add_column("Made by", no_wrap=True)
-    table.add_column("Task", no_wrap=True)
-    for column in ("Goals", "Max steps", "|s|", "Episodes", "Total steps", "Min", "Avg", "Max", "Success"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for file in files:
-        dataset = load_demos(file)
-        row = dataset.summary()
-        task = find_task(dataset.task)
-        table.add_row(
-            _label(file),
-            str(dataset.source.get("made_by", "unknown")),
-            task.title if task else dataset.task,
-            str(task.num_goals) if task else str(len(dataset.goal_flags) or "–"),
-            str(task.max_steps) if task else "–",
-            str(dataset.observation_dim),
-            str(row.episodes),
-            str(row.total_steps),
-            str(row.min_length),
-            f"{row.mean_length:.2f}",
-            str(row.max_length),
-            f"{row.success:.0%}",
-        )
-    _console().print(table)
+
+    files: Files
+    """The .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+
+    def run(self) -> None:
+        """Print the table."""
+        print_summaries(load_all(self.files))
 
 
-def convert(
-    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")],
-    target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
-    force: bool = False,
-) -> None:
-    """Convert demonstrations between formats.
+@dataclass(frozen=True)
+class Convert:
+    """Convert demonstrations between npz, Minari and the paper's files.
 
-    Args:
-        source: a .npz file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like.
-        target: a .npz file or minari:ID, such as minari:pidmnav/maze/human-v0.
-        force: replace what is already there.
+    Example: pidm-nav demos convert my_demos.npz minari:pidmnav/maze/mine-v0
     """
-    _check_output(target, force)
-    dataset = load_demos(source)
-    if target.startswith("minari:"):
-        to_minari(dataset, target.removeprefix("minari:"), force=force)
-    else:
-        save_demos(dataset, target)
-    _console().print(f"{len(dataset)} episodes of {dataset.task} written to {target}", highlight=False)
+
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
+    """A .npz file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """A .npz file, or minari:ID such as minari:pidmnav/maze/human-v0."""
+    force: bool = False
+    """Replace what is already there."""
+
+    def run(self) -> None:
+        """Read one format and write the other."""
+        check_output(self.target, self.force)
+        dataset = load_demos(self.source)
+        if self.target.startswith("minari:"):
+            to_minari(dataset, self.target.removeprefix("minari:"), force=self.force)
+        else:
+            save_demos(dataset, self.target)
+        say(f"{len(dataset)} episodes of {dataset.task} written to {self.target}")
 
 
-def replay(
-    file: File,
-    gif: Annotated[Path | None, tyro.conf.arg(aliases=("--video", "--mp4"))] = None,
-    episode: int = 0,
-    size: int = 400,
-    fps: float = 30.0,
-    check: bool = False,
-) -> None:
-    """Draw a recorded episode as a GIF or mp4, or check all of them against the environment's physics.
+@dataclass(frozen=True)
+class Replay:
+    """Draw a recorded episode as a GIF or mp4, or check all of them against the environment.
 
-    Args:
-        file: demonstrations: a .npz file, a folder of the paper's release, minari:ID, or TASK/astar.
-        gif: where to draw to; a name that ends in .mp4 gives a video.
-        episode: which one to draw, from 0.
-        size: the longest side of the picture in pixels.
-        fps: frames a second.
-        check: test whether the environment can have given every step; exit code 2 if not.
+    Example: pidm-nav demos replay my_demos.npz --gif out.gif
     """
-    if gif is None and not check:
-        raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
-    if gif is not None:
-        from pidm_nav.world2d.render import check_video_name
 
-        check_video_name(gif)
-    dataset = load_demos(file)
-    if gif is not None:
-        from pidm_nav.world2d.render import write_video
+    file: File
+    """Demonstrations: a .npz file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    gif: Annotated[Path | None, tyro.conf.arg(aliases=("--video", "--mp4"))] = None
+    """File to draw to; a name that ends in .mp4 gives a video."""
+    episode: int | None = None
+    """Number of the episode to draw, counted from 0; by default the first."""
+    size: int = 400
+    """Longest side of the picture in pixels."""
+    fps: float | None = None
+    """Frames per second; by default the speed at which a person plays."""
+    check: bool = False
+    """Test whether the environment can have given every step of all episodes; exit code 2 if not."""
 
-        frames = _frames(dataset, episode, size)
-        write_video(track(frames, f"episode {episode}", console=Console(stderr=True), transient=True), gif, fps)
-        _console().print(f"{len(frames) - 1} steps of episode {episode} drawn to {gif}", highlight=False)
-    if check:
-        _print_check(dataset, file)
+    def run(self) -> None:
+        """Draw, check, or both."""
+        if self.gif is None and not self.check:
+            raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
+        if self.gif is None and self.episode is not None:
+            raise ValueError("--episode says which episode --gif draws, while --check tests all: leave it out")
+        if self.gif is not None:
+            check_video_name(self.gif)
+        dataset = load_demos(self.file)
+        if self.gif is not None:
+            episode = self.episode or 0
+            frames = demo_frames(dataset, episode, self.size)
+            write_video(frames, self.gif, self.fps or find_task(dataset.task).fps)
+            say(f"{len(frames) - 1} steps of episode {episode} drawn to {self.gif}")
+        if self.check:
+            print_check(dataset, self.file)
 
 
-def plot(files: Files, out: Path = Path("traces.png"), episodes: int | None = None) -> None:
-    """Draw the traces of demonstrations over their map, each file in a colour, each task in a panel.
+@dataclass(frozen=True)
+class Plot:
+    """Draw the traces of demonstrations over their map, one panel per task and one color per file.
 
-    Args:
-        files: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like.
-        out: the picture to write: .png, .pdf or .svg.
-        episodes: only the first so many of each file.
+    Example: pidm-nav demos plot maze/human-like maze/astar --out traces.png
     """
-    from pidm_nav.demos.traces import plot_traces
 
-    _require(files)
-    if out.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ValueError(f"cannot draw to '{out}': its name must end in .png, .pdf or .svg")
-    if episodes is not None and episodes < 1:
-        raise ValueError(f"--episodes is {episodes}: it must be at least 1")
-    labels = list(map(_label, files))
-    if len(set(labels)) < len(set(files)):
-        labels = list(files)  # files of the same name in different folders
-    figure = plot_traces({label: load_demos(file)[:episodes] for label, file in zip(labels, files, strict=True)})
-    with atomic_file(out) as temporary:
-        figure.savefig(temporary, dpi=200, format=out.suffix[1:].lower())
-    _console().print(f"traces of {', '.join(labels)} drawn to {out}", highlight=False)
+    files: Files
+    """The .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    out: Path = Path("traces.png")
+    """The picture to write: .png, .pdf or .svg."""
+    episodes: int | None = None
+    """Draw only the first so many episodes of each file."""
 
+    def run(self) -> None:
+        """Draw the figure and save it."""
+        from pidm_nav.demos.traces import plot_traces
+        from pidm_nav.plots import check_figure_name, save_figure
 
-def _frames(dataset: DemoDataset, episode: int, size: int) -> Sequence[Frame]:
-    """The pictures of an episode: drawn over its map, or those it holds."""
-    from pidm_nav.demos.replay import demo_layout, demo_states
-    from pidm_nav.world2d.render import enlarge, render_state
-
-    if dataset.episodes[0].observations.ndim == 4 and is_3d(dataset.task):
-        if not -len(dataset) <= episode < len(dataset):
-            raise ValueError(f"there is no episode {episode}: the file has {len(dataset)}, counted from 0")
-        return enlarge(dataset[episode].observations, size)
-    layout, states = demo_layout(dataset), demo_states(dataset, episode)
-    return [render_state(layout, state, size, trace=states[: step + 1, :2]) for step, state in enumerate(states)]
+        check_figure_name(self.out)
+        if self.episodes is not None and self.episodes < 1:
+            raise ValueError(f"--episodes is {self.episodes}: it must be at least 1")
+        datasets = {label: dataset[: self.episodes] for label, dataset in load_all(self.files).items()}
+        save_figure(plot_traces(datasets), self.out)
+        say(f"traces of {', '.join(datasets)} drawn to {self.out}")
 
 
-def _print_check(dataset: DemoDataset, file: str) -> None:
-    from pidm_nav.demos.replay import check_demos
-
-    found = check_demos(dataset)
-    console = _console()
-    if found.resimulated:
-        console.print(f"{found.resimulated} episodes simulated again from their seeds", highlight=False)
-    if found.tested:
-        console.print(f"{found.tested} episodes tested step by step against the physics", highlight=False)
-    for mismatch in found.mismatches[:MOST_SHOWN]:
-        console.print(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}", highlight=False)
-    if found.mismatches:
-        bad = len({mismatch.episode for mismatch in found.mismatches})
-        raise ValueError(f"{bad} of {len(dataset)} episodes in '{file}' are not what the environment does")
-    console.print("all of them are what the environment does")
-
-
-def _check_output(target: str, force: bool) -> None:
-    """Refuse an output before any work is done for it."""
-    if target.startswith("minari:"):
-        return  # to_minari looks itself
-    if not target.endswith(".npz"):
-        raise ValueError(f"cannot write to '{target}': give a name that ends in .npz, or minari:ID")
-    if Path(target).exists() and not force:
-        raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
-
-
-def _require(files: tuple[str, ...]) -> None:
+def load_all(files: tuple[str, ...]) -> dict[str, DemoDataset]:
+    """Load demonstrations under short labels: a file's name without folders, or a bundled name as it is."""
     if not files:
         raise ValueError("no demonstrations given: name files, folders, minari:ID or TASK/astar")
+    labels = [Path(file).name.removesuffix(".npz") if Path(file).exists() else file for file in files]
+    if len(set(labels)) < len(set(files)):
+        labels = list(files)  # files of the same name in different folders
+    return {label: load_demos(file) for label, file in zip(labels, files, strict=True)}
 
 
-def _label(file: str) -> str:
-    """A short name: the file's own without folders, ids and bundled names as they are."""
-    path = Path(file)
-    return (path.stem if path.suffix == ".npz" else path.name) if path.exists() else file
+def print_summaries(datasets: dict[str, DemoDataset]) -> None:
+    """Print a line per dataset with the columns of the paper's tables."""
+    rows = []
+    for label, dataset in datasets.items():
+        summary, task = dataset.summary(), TASKS.get(dataset.task)
+        rows.append(
+            {
+                "Demonstrations": label,
+                "Made by": str(dataset.source.get("made_by", "unknown")),
+                "Task": task.title if task else dataset.task,
+                "Goals": (task.num_goals if task else 0) or len(dataset.goal_flags),
+                "Max steps": task.max_steps if task and task.map else "–",
+                "|s|": dataset.observation_dim,
+                "Episodes": summary.episodes,
+                "Total steps": summary.total_steps,
+                "Min": summary.min_length,
+                "Avg": f"{summary.mean_length:.2f}",
+                "Max": summary.max_length,
+                "Success": f"{summary.success:.0%}",
+            }
+        )
+    print_table(rows)
 
 
-def _console() -> Console:
-    """Standard output; as wide as tables need where it is no terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
+def print_check(dataset: DemoDataset, file: str) -> None:
+    """Check demonstrations against the environment and print what does not fit."""
+    found = check_demos(dataset)
+    if found.resimulated:
+        say(f"{found.resimulated} episodes simulated again from their seeds")
+    if found.tested:
+        say(f"{found.tested} episodes tested step by step against the physics")
+    for mismatch in found.mismatches[:MOST_SHOWN]:
+        say(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}")
+    if found.mismatches:
+        bad = len({mismatch.episode for mismatch in found.mismatches})
+        raise ValueError(
+            f"{bad} of {len(dataset)} episodes in '{file}' are not what the environment does: record them again, or "
+            "give the arguments they were recorded with"
+        )
+    say("all of them are what the environment does")

@@ -8,13 +8,12 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.tasks import join_state
 from pidm_nav.world2d.layout import Layout
-from pidm_nav.world2d.physics import Physics
+from pidm_nav.world2d.state import join_state, reached_column
 from pidm_nav.world2d.world import NOISE_BLOCK, World, draw_pairs
 
 if TYPE_CHECKING:
-    from pidm_nav.world2d.render import Window
+    from pidm_nav.video import Window
 
 RenderMode = Literal["human", "rgb_array"]
 
@@ -67,13 +66,13 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
     metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 30}  # noqa: RUF012
 
-    def __init__(self, render_mode: RenderMode | None = None, **arguments: Any) -> None:
+    def __init__(self, world: World, render_mode: RenderMode | None = None) -> None:
         if render_mode is not None and render_mode not in get_args(RenderMode):
             raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
+        self.world = world
         self.render_mode = render_mode
-        self.world = World(**arguments)
-        self.observation_space = self.world.observation_space
-        self.action_space = self.world.action_space
+        self.observation_space = world.observation_space
+        self.action_space = world.action_space
         self._x, self._y = 0.0, 0.0
         self._goals: list[list[float]] = []
         self._goals_reached = 0
@@ -87,17 +86,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
     @property
     def layout(self) -> Layout:
         """The map."""
-        return self.world.layout
-
-    @property
-    def physics(self) -> Physics:
-        """The dynamics."""
-        return self.world.physics
-
-    @property
-    def task_name(self) -> str:
-        """The task's name, or `custom`."""
-        return self.world.task_name
+        return self.world.map
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -109,7 +98,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
         if options and "state" in options:
             self._begin(*self.world.check_state(options["state"]))
         else:
-            self._begin(*self.world.spawn(self.np_random), 0)
+            self._begin(*self.world.spawn(self.np_random))
         if self.render_mode == "human":
             self.render()
         return self.world.observe(self._state), self._info(-1)
@@ -133,7 +122,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
             self._x, self._y, *self._goals[self._goals_reached]
         ):
             reached_goal = self._goals_reached
-            state[4 + 3 * reached_goal] = 1.0
+            state[reached_column(reached_goal)] = 1.0
             self._goals_reached += 1
         if self.render_mode is not None:
             self._trace.append((self._x, self._y))
@@ -159,13 +148,14 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
         if self.render_mode is None:
             gym.logger.warn("render() does nothing without a mode: give gym.make render_mode='rgb_array' or 'human'")
             return None
-        from pidm_nav.world2d.render import Window, render_state
+        from pidm_nav.video import Window
+        from pidm_nav.world2d.render import render_state
 
         frame = render_state(self.layout, self._state, size=FRAME_SIDE, trace=np.array(self._trace))
         if self.render_mode == "rgb_array":
             return frame
         if self._window is None:
-            self._window = Window(f"pidm-nav: {self.task_name}")
+            self._window = Window(f"pidm-nav: {self.world.task_name}")
         self._window.show(frame, fps=self.metadata["render_fps"])
         return None
 
@@ -194,6 +184,11 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
             "is_success": self._goals_reached == num_goals,
             "reached_goal": reached_goal,
         }
+
+
+def make_env(render_mode: RenderMode | None = None, **arguments: Any) -> NavEnv:
+    """Make the environment of `gym.make`, whose arguments are those of `World`."""
+    return NavEnv(World(**arguments), render_mode)
 
 
 def _read_action(action: Any) -> tuple[float, float]:

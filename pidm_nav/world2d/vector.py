@@ -11,9 +11,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pidm_nav.tasks import join_state
 from pidm_nav.world2d.layout import Layout
-from pidm_nav.world2d.physics import Physics
+from pidm_nav.world2d.state import current_goals, join_state, reached_column, state_size
 from pidm_nav.world2d.world import NOISE_BLOCK, World, draw_pairs
 
 BoolArray = NDArray[np.bool_]
@@ -44,11 +43,11 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
     def __init__(
         self,
+        world: World,
         num_envs: int = 1,
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
-        **arguments: Any,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}: it must be at least 1")
@@ -62,9 +61,9 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self.render_mode = render_mode
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
-        self.world = World(**arguments)
-        self.single_observation_space = self.world.observation_space
-        self.single_action_space = self.world.action_space
+        self.world = world
+        self.single_observation_space = world.observation_space
+        self.single_action_space = world.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -80,7 +79,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._goals_reached = np.zeros(num_envs, np.int64)
         self._goal_ratio = np.zeros(num_envs)
         self._steps = np.zeros(num_envs, np.int64)
-        self._state = np.zeros((num_envs, 2 + 3 * num_goals), np.float32)
+        self._state = np.zeros((num_envs, state_size(num_goals)), np.float32)
         self._cursor = np.zeros(num_envs, np.int64)  # each row's place in its block of noise
         self._terminated = np.zeros(num_envs, bool)
         self._truncated = np.zeros(num_envs, bool)
@@ -88,17 +87,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     @property
     def layout(self) -> Layout:
         """The map."""
-        return self.world.layout
-
-    @property
-    def physics(self) -> Physics:
-        """The dynamics."""
-        return self.world.physics
-
-    @property
-    def task_name(self) -> str:
-        """The task's name, or `custom`."""
-        return self.world.task_name
+        return self.world.map
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -181,7 +170,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._cursor += 1
         rows = np.flatnonzero(reached)
         if rows.size:
-            self._state[rows, 4 + 3 * self._goals_reached[rows]] = 1.0
+            self._state[rows, reached_column(self._goals_reached[rows])] = 1.0
             self._goals_reached[rows] += 1
             self._aim(rows)
         return rows
@@ -222,7 +211,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         elif self.world.fixed_start is not None:
             self._place(rows, [self.world.fixed_start])
         else:
-            self._place(rows, [(*self.world.spawn(self._rngs[row]), 0) for row in rows.tolist()])
+            self._place(rows, [self.world.spawn(self._rngs[row]) for row in rows.tolist()])
         self._steps[rows] = 0
         # New arrays: those of the step that ended are in the caller's hands.
         self._terminated, self._truncated = self._terminated.copy(), self._truncated.copy()
@@ -239,10 +228,9 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
     def _aim(self, rows: IntArray) -> None:
         """Look up the current goal of these rows (the last one once all are reached) and how far they are."""
-        goals_reached, num_goals = self._goals_reached[rows], self.world.num_goals
-        self._goal_ratio[rows] = goals_reached / num_goals
-        current = np.minimum(goals_reached, num_goals - 1)
-        self._goal_x[rows], self._goal_y[rows] = self._goals[rows, current].T
+        goals_reached = self._goals_reached[rows]
+        self._goal_ratio[rows] = goals_reached / self.world.num_goals
+        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], goals_reached).T
 
     def _draw_noise(self, rows: IntArray) -> None:
         """A new block of noise for these rows, each from its own generator."""
@@ -304,3 +292,14 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             "reached_goal": reached_goal,
         }
         return {**infos, **{f"_{key}": mask for key in infos}}
+
+
+def make_vector_env(
+    num_envs: int = 1,
+    max_episode_steps: int | None = None,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    render_mode: str | None = None,
+    **arguments: Any,
+) -> NavVectorEnv:
+    """Make the environment of `gym.make_vec`, whose further arguments are those of `World`."""
+    return NavVectorEnv(World(**arguments), num_envs, max_episode_steps, autoreset_mode, render_mode)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import gymnasium as gym
@@ -10,13 +12,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.physics import check_disturbance
 from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose, import_vizdoom
-from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH, UNITS, Milestone, get_level
+from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH, UNITS, Milestone, load_level
 
 if TYPE_CHECKING:
-    from pidm_nav.world2d.render import Window
+    from pidm_nav.video import Window
 
 ObsType = Literal["pixels", "state"]
 RenderMode = Literal["human", "rgb_array"]
@@ -41,6 +44,37 @@ class Command(NamedTuple):
 
 
 NOTHING = Command((0.0, 0.0, 0.0, 0.0), still=True)
+
+
+@dataclass(frozen=True)
+class World3D:
+    """A 3D task with its arguments, as they are given to `gym.make`."""
+
+    task: str = "tour-3d"
+    noise_std: float = 0.2  # standard deviation of the noise on each action component
+    clip_noise: bool = True  # clip action plus noise to [-1, 1]
+    deadzone: float = 0.1  # action components smaller than this count as 0, as on a gamepad
+    obs_type: ObsType = "pixels"  # RGB images or state vectors
+    image_size: int = 96  # width of the image observations in pixels
+    frame_skip: int = FRAME_SKIP  # tics per step
+    latency_ms: Sequence[float] = (0.0, 0.0)  # the least and the most delay of an action
+    drop_frames: float = 0.0  # probability that a step returns the previous observation once more
+    realtime: bool = False  # tics pass by the clock, whether or not the policy has decided
+
+    def __post_init__(self) -> None:
+        check_disturbance(self.noise_std, self.deadzone)
+        if self.obs_type not in get_args(ObsType):
+            raise ValueError(f"obs_type is {self.obs_type!r}: choose 'pixels' or 'state'")
+        for name, low, high in (("image_size", 16, SCREEN[1]), ("frame_skip", 1, TICS_PER_SECOND)):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and low <= value <= high):
+                raise ValueError(f"{name} is {value!r}: it must be a whole number from {low} to {high}")
+        if len(self.latency_ms) != 2 or not 0 <= self.latency_ms[0] <= self.latency_ms[1] <= 1000:
+            raise ValueError(
+                f"latency_ms is {self.latency_ms!r}: give the least and the most, from 0 to 1000 milliseconds"
+            )
+        if not 0 <= self.drop_frames < 1:
+            raise ValueError(f"drop_frames is {self.drop_frames}: it must be at least 0 and below 1")
 
 
 class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
@@ -94,27 +128,12 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
     metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 12}  # noqa: RUF012
 
-    def __init__(
-        self,
-        task: str = "tour-3d",
-        render_mode: RenderMode | None = None,
-        noise_std: float = 0.2,
-        clip_noise: bool = True,
-        deadzone: float = 0.1,
-        obs_type: ObsType = "pixels",
-        image_size: int = 96,
-        frame_skip: int = FRAME_SKIP,
-        latency_ms: tuple[float, float] = (0.0, 0.0),
-        drop_frames: float = 0.0,
-        realtime: bool = False,
-    ) -> None:
-        self.level = get_level(task)
-        _check(render_mode, noise_std, deadzone, obs_type, image_size, frame_skip, latency_ms, drop_frames)
+    def __init__(self, world: World3D, render_mode: RenderMode | None = None) -> None:
+        if render_mode is not None and render_mode not in get_args(RenderMode):
+            raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
+        self.world = world
         self.render_mode = render_mode
-        self.noise_std, self.clip_noise, self.deadzone = float(noise_std), bool(clip_noise), float(deadzone)
-        self.obs_type, self.image_size, self.frame_skip = obs_type, image_size, frame_skip
-        self.latency = tuple(each * TICS_PER_SECOND / 1000 for each in latency_ms)  # in tics
-        self.drop_frames, self.realtime = float(drop_frames), bool(realtime)
+        self.level = load_level(world.task)
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         self.observation_space = self._observation_space()
         import_vizdoom()  # says now, not at the first reset, how to install it
@@ -132,18 +151,13 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         """The map from above, in pixels."""
         return self.level.layout
 
-    @property
-    def task_name(self) -> str:
-        """The level's name."""
-        return self.level.name
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
         if self._engine is None:
-            self._engine = Engine(self.level, self.realtime)
+            self._engine = Engine(self.level, self.world.realtime)
         engine = self._engine
         engine.begin(int(self.np_random.integers(2**31)))
         self._reached = self._still = 0
@@ -168,7 +182,7 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
             reached_goal = self._reached
             self._reached += 1
             engine.give_token()
-        if drop >= self.drop_frames:
+        if drop >= self.world.drop_frames:
             self._seen = self._observe()
         if self.render_mode == "human":
             self.render()
@@ -194,10 +208,10 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         if self.render_mode == "rgb_array":
             return frame
         if self._window is None:
-            from pidm_nav.world2d.render import Window
+            from pidm_nav.video import Window
 
-            self._window = Window(f"pidm-nav: {self.level.title}")
-        self._window.show(frame.repeat(2, axis=0).repeat(2, axis=1), fps=TICS_PER_SECOND / self.frame_skip)
+            self._window = Window(f"pidm-nav: {find_task(self.world.task).title}")
+        self._window.show(frame.repeat(2, axis=0).repeat(2, axis=1), fps=TICS_PER_SECOND / self.world.frame_skip)
         return None
 
     def close(self) -> None:
@@ -216,10 +230,10 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
     def _disturb(self, action: NDArray[np.float64]) -> Command:
         """What becomes of an action on its way."""
-        moved = np.where(np.abs(action) >= self.deadzone, action, 0.0)
+        moved = np.where(np.abs(action) >= self.world.deadzone, action, 0.0)
         still = bool((np.abs(moved[:2]) <= RELEASED).all())
-        moved = moved + self.noise_std * self.np_random.standard_normal(4)
-        if self.clip_noise:
+        moved = moved + self.world.noise_std * self.np_random.standard_normal(4)
+        if self.world.clip_noise:
             moved = np.clip(moved, -1.0, 1.0)
         return Command(tuple((moved * THRUST).tolist()), still)
 
@@ -228,16 +242,16 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
         A command waits its delay, drawn from [0, 1), while those before it go on.
         """
-        low, high = self.latency
+        low, high = (each * TICS_PER_SECOND / 1000 for each in self.world.latency_ms)  # in tics
         began = now = engine.tic
         due = began + round(low + (high - low) * delay)
         if self._waiting:
             due = max(due, self._waiting[-1][0])  # no command overtakes another
         self._waiting.append((due, command))
-        while now < began + self.frame_skip:
+        while now < began + self.world.frame_skip:
             while self._waiting and self._waiting[0][0] <= now:
                 self._held = self._waiting.popleft()[1]
-            until = began + self.frame_skip
+            until = began + self.world.frame_skip
             if self._waiting:
                 until = min(until, self._waiting[0][0])
             engine.advance(self._held.thrust, until - now)
@@ -258,7 +272,7 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
     def _observe(self) -> NDArray[Any]:
         """A fresh observation."""
-        if self.obs_type == "state":
+        if self.world.obs_type == "state":
             return self.get_state()
         from PIL import Image
 
@@ -267,8 +281,10 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
         return np.array(picture.resize((width, height), Image.Resampling.BOX))
 
     def _observation_space(self) -> spaces.Box:
-        if self.obs_type == "pixels":
-            return spaces.Box(0, 255, (self.image_size * SCREEN[0] // SCREEN[1], self.image_size, 3), np.uint8)
+        if self.world.obs_type == "pixels":
+            return spaces.Box(
+                0, 255, (self.world.image_size * SCREEN[0] // SCREEN[1], self.world.image_size, 3), np.uint8
+            )
         width, height = self.level.layout.room_size
         flags = np.zeros(self.level.num_goals)
         low = np.array([0, 0, 0, -1, -1, -90, *flags], np.float32)
@@ -299,27 +315,6 @@ def _read_action(action: Any) -> NDArray[np.float64]:
     return np.clip(array, -1.0, 1.0)
 
 
-def _check(
-    render_mode: Any,
-    noise_std: float,
-    deadzone: float,
-    obs_type: Any,
-    image_size: Any,
-    frame_skip: Any,
-    latency_ms: Any,
-    drop_frames: float,
-) -> None:
-    """Refuse arguments that make no environment."""
-    if render_mode is not None and render_mode not in get_args(RenderMode):
-        raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
-    check_disturbance(noise_std, deadzone)
-    if obs_type not in get_args(ObsType):
-        raise ValueError(f"obs_type is {obs_type!r}: choose 'pixels' or 'state'")
-    if not (isinstance(image_size, int) and 16 <= image_size <= SCREEN[1]):
-        raise ValueError(f"image_size is {image_size!r}: it must be a whole number from 16 to {SCREEN[1]}")
-    if not (isinstance(frame_skip, int) and 1 <= frame_skip <= TICS_PER_SECOND):
-        raise ValueError(f"frame_skip is {frame_skip!r}: it must be a whole number from 1 to {TICS_PER_SECOND}")
-    if len(latency_ms) != 2 or not 0 <= latency_ms[0] <= latency_ms[1] <= 1000:
-        raise ValueError(f"latency_ms is {latency_ms!r}: give the least and the most, from 0 to 1000 milliseconds")
-    if not 0 <= drop_frames < 1:
-        raise ValueError(f"drop_frames is {drop_frames}: it must be at least 0 and below 1")
+def make_env(render_mode: RenderMode | None = None, **arguments: Any) -> NavEnv3D:
+    """Make the environment of `gym.make`, whose arguments are those of `World3D`."""
+    return NavEnv3D(World3D(**arguments), render_mode)

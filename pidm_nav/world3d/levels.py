@@ -1,22 +1,23 @@
-"""The levels: the four maps of the 2D tasks, three engine units a pixel, and the tour.
+"""The levels: the four maps of the 2D tasks, at three engine units per pixel, and the tour.
 
 x points east and y north, angles are degrees counterclockwise from east, as in the engine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.tasks import TASKS, Task, get_task
-from pidm_nav.world2d.layout import BOX, GOAL_MARKS, Layout
+from pidm_nav.tasks import find_task
+from pidm_nav.world2d.layout import BOX, Layout
 
 UNITS = 3
-"""Engine units a pixel of the 2D room: doors one cell wide are twice as wide as the walker."""
+"""Engine units per pixel of the 2D room: doors one cell wide are twice as wide as the walker."""
 WALL = -1
 """In a level's cells: no zone."""
 TOUCH = float(UNITS * BOX)
@@ -58,111 +59,77 @@ class Milestone:
     angle: float = 0.0  # which way to turn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Level:
-    """A level: what it is called, and its map, made when it is first needed."""
+    """A 3D task's map, how its parts look, and what is to be done in it."""
 
-    name: str  # as on the command line
-    title: str
-    env_id: str
-    max_steps: int
-    num_goals: int
+    layout: Layout  # where one can walk; its goals are the places of the milestones
+    zones: tuple[Zone, ...]
+    cells: NDArray[np.int64]  # (lines, columns) the zone of each cell of the map, or WALL; north is up
+    start_angle: int  # which way the walker looks at first
+    milestones: tuple[Milestone, ...]  # what to do, in order
 
-    @cached_property
-    def layout(self) -> Layout:
-        """Where one can walk, and the places of the milestones as goals."""
-        return _tour_layout() if self.name == "tour-3d" else TASKS[self.name.removesuffix("-3d")].layout
+    @property
+    def num_goals(self) -> int:
+        """How many milestones there are."""
+        return len(self.milestones)
 
-    @cached_property
-    def zones(self) -> tuple[Zone, ...]:
-        """The parts that differ in looks."""
-        return TOUR_ZONES if self.name == "tour-3d" else ROOMS
+    @property
+    def start(self) -> tuple[float, float]:
+        """Where the walker begins, in engine units."""
+        return to_world(self.layout, self.layout.starts[0])
 
-    @cached_property
-    def cells(self) -> NDArray[np.int64]:
-        """(lines, columns) the zone of each cell of the map, or WALL; north is up."""
-        if self.name == "tour-3d":
-            return np.array([[TOUR_MARKS.find(mark) for mark in row] for row in TOUR])
-        free = np.array([[mark != "#" for mark in row] for row in self.layout.rows])
-        column_cuts, line_cuts = CUTS[self.name]
-        columns = np.searchsorted(column_cuts, np.arange(free.shape[1]), side="right")
-        lines = np.searchsorted(line_cuts, np.arange(free.shape[0]), side="right")
-        return np.where(free, (lines[:, None] * (len(column_cuts) + 1) + columns) % len(ROOMS), WALL)
-
-    @cached_property
+    @property
     def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The x of the columns' edges from west to east, y of the lines' edges from north to south."""
+        """The x of the columns' edges from west to east, and the y of the lines' edges from north to south."""
         width, height = self.layout.room_size
         lines, columns = self.cells.shape
         return np.linspace(0, UNITS * width, columns + 1), np.linspace(UNITS * height, 0, lines + 1)
 
-    @property
-    def start(self) -> tuple[float, float]:
-        """Where the walker begins."""
-        return self.to_world(self.layout.starts[0])
-
-    @property
-    def start_angle(self) -> int:
-        """Which way it looks: in the tour at a wall, elsewhere towards the first goal, to a quarter turn."""
-        if self.name == "tour-3d":
-            return 180
-        x, y = self.layout.goals[0] - self.layout.starts[0]
-        return int(round(np.degrees(np.arctan2(-y, x)) / 90) * 90) % 360
-
-    @cached_property
-    def milestones(self) -> tuple[Milestone, ...]:
-        """What to do, in order."""
-        places = [self.to_world(goal) for goal in self.layout.goals]
-        if self.name == "tour-3d":
-            return _tour_milestones(self.start, places)
-        return tuple(Milestone(f"goal {i + 1}", "reach", place, place) for i, place in enumerate(places))
-
-    def to_world(self, pixel: NDArray[np.float64]) -> tuple[float, float]:
-        """A place of the layout, in engine units."""
-        return UNITS * float(pixel[0]), UNITS * (self.layout.room_size[1] - float(pixel[1]))
-
     def to_layout(self, x: float, y: float) -> NDArray[np.float64]:
-        """(2,) a place of the level, in the layout's pixels."""
+        """Return a place of the level in the layout's pixels, (2,)."""
         return np.array([x / UNITS, self.layout.room_size[1] - y / UNITS])
 
 
-LEVELS: dict[str, Level] = {
-    level.name: level
-    for level in (
-        Level("four-room-3d", "Four room 3D", "PIDMNav3D-FourRoom-v0", 600, 4),
-        Level("zigzag-3d", "Zigzag 3D", "PIDMNav3D-Zigzag-v0", 500, 6),
-        Level("maze-3d", "Maze 3D", "PIDMNav3D-Maze-v0", 900, 10),
-        Level("multiroom-3d", "Multiroom 3D", "PIDMNav3D-Multiroom-v0", 1200, 6),
-        Level("tour-3d", "Tour", "PIDMNav3D-Tour-v0", 700, 11),
-    )
-}
+def to_world(layout: Layout, pixel: NDArray[np.float64]) -> tuple[float, float]:
+    """Return a place of the layout in engine units."""
+    return UNITS * float(pixel[0]), UNITS * (layout.room_size[1] - float(pixel[1]))
 
 
-def get_level(name: str | Level) -> Level:
-    """The level of that name, spelled `four-room-3d`, `FourRoom3D` or `PIDMNav3D-FourRoom-v0`."""
-    if isinstance(name, Level):
-        return name
-    given = name.rpartition(":")[2].lower()
-    for level in LEVELS.values():
-        plain = level.name.replace("-", "")
-        if given == level.env_id.lower() or given.replace("-", "").replace("_", "") == plain:
-            return level
-    raise ValueError(f"no 3D level is called '{name}': choose one of {', '.join(LEVELS)}")
+@lru_cache(maxsize=8)
+def load_level(task: str) -> Level:
+    """Return the level of a 3D task."""
+    found = find_task(task)
+    layout = found.layout()
+    if found.name not in LEVELS or layout is None:
+        raise ValueError(f"{found.name} is not a 3D task: choose one of {', '.join(LEVELS)}")
+    return LEVELS[found.name](layout)
 
 
-def is_3d(name: str) -> bool:
-    """Whether it spells a 3D level, known or not: `tour-3d`, `Tour3D` or `PIDMNav3D-Tour-v0`."""
-    return "3d" in name.lower()
+def room_level(layout: Layout, column_cuts: Sequence[int], line_cuts: Sequence[int]) -> Level:
+    """Return the level of a 2D task's map, whose looks change at these columns and lines."""
+    free = np.array([[mark != "#" for mark in row] for row in layout.rows])
+    columns = np.searchsorted(column_cuts, np.arange(free.shape[1]), side="right")
+    lines = np.searchsorted(line_cuts, np.arange(free.shape[0]), side="right")
+    cells = np.where(free, (lines[:, None] * (len(column_cuts) + 1) + columns) % len(ROOMS), WALL)
+    x, y = layout.goals[0] - layout.starts[0]
+    towards_first_goal = int(round(np.degrees(np.arctan2(-y, x)) / 90) * 90) % 360
+    places = [to_world(layout, goal) for goal in layout.goals]
+    milestones = [Milestone(f"goal {i + 1}", "reach", place, place) for i, place in enumerate(places)]
+    return Level(layout, ROOMS, cells, towards_first_goal, tuple(milestones))
 
 
-def find_task(name: str) -> Task | Level | None:
-    """The 2D task or the level of that name, None for a map of one's own."""
-    return get_level(name) if is_3d(name) else TASKS.get(name)
-
-
-def stored_name(task: str) -> str:
-    """How datasets call a 2D task or a level."""
-    return get_level(task).env_id if is_3d(task) else get_task(task).name
+def tour_level(layout: Layout) -> Level:
+    """Return the tour, which begins with a turn away from the wall that the walker faces."""
+    cells = np.array([[TOUR_MARKS.find(mark) for mark in row] for row in TOUR])
+    x, y = to_world(layout, layout.starts[0])
+    milestones = [Milestone("turn round", "turn", (x, y), (x + 300, y), angle=0.0)]
+    for (name, kind), goal in zip(TOUR_PLACES, layout.goals, strict=True):
+        place = to_world(layout, goal)
+        height = 170.0 if kind == "look up" else 24.0 if kind == "pick up" else 0.0
+        marker = (place[0], place[1] + 160) if kind == "look up" else place
+        milestones.append(Milestone(name, kind, place, marker, height))
+    return Level(layout, TOUR_ZONES, cells, 180, tuple(milestones))
 
 
 ROOMS = (  # looks for the rooms of the 2D maps
@@ -177,13 +144,8 @@ ROOMS = (  # looks for the rooms of the 2D maps
     Zone("GRAYVINE", "GRASS1", "RROCK16"),
 )
 
-CUTS: dict[str, tuple[list[int], list[int]]] = {  # columns and lines at which the looks change
-    "four-room-3d": ([11], [11]),
-    "zigzag-3d": ([14, 27], [6]),
-    "maze-3d": ([14, 27], [7, 12]),
-    "multiroom-3d": ([11, 26], [5, 9]),
-}
-
+# The zones of the tour's cells: hall, corridor, the room with the box, the box (B), gallery, five steps, garden, and
+# the place in it (p) to stand still. maps/tour.txt has the same map with its start and goals.
 TOUR = (
     "##################################",
     "#hhhhhhhhh#ggggggggg#####ffffffff#",
@@ -208,7 +170,6 @@ TOUR = (
     "##########bbbbbbbbbbb#############",
     "##################################",
 )
-TOUR_CELL = 32  # pixels of the layout
 TOUR_MARKS = "hcbBg12345fp"
 TOUR_ZONES = (
     Zone("BRICK7", "FLOOR4_8", "CEIL3_5", ceiling_height=224),  # hall
@@ -220,36 +181,23 @@ TOUR_ZONES = (
     Zone("TANROCK2", "GRASS1", "F_SKY1", ceiling_height=256, light=240),  # garden
     Zone("TANROCK2", "GATE1", "F_SKY1", ceiling_height=256, light=255),  # where to stand still
 )
-TOUR_START = (4, 4)  # line and column; places are corners between cells, as in every layout
-TOUR_PLACES: tuple[tuple[str, Kind, tuple[int, int]], ...] = (
-    ("cross the hall", "reach", (3, 8)),
-    ("pick up the sphere", "pick up", (9, 3)),
-    ("enter the corridor", "reach", (13, 6)),
-    ("south of the box", "reach", (19, 15)),
-    ("east of the box", "reach", (16, 19)),
-    ("north of the box", "reach", (14, 13)),
-    ("climb the stairs", "reach", (6, 17)),
-    ("look up", "look up", (3, 13)),
-    ("down to the garden", "reach", (5, 29)),
-    ("stand still", "stand still", (9, 30)),
+TOUR_PLACES: tuple[tuple[str, Kind], ...] = (  # what to do at each goal of the map
+    ("cross the hall", "reach"),
+    ("pick up the sphere", "pick up"),
+    ("enter the corridor", "reach"),
+    ("south of the box", "reach"),
+    ("east of the box", "reach"),
+    ("north of the box", "reach"),
+    ("climb the stairs", "reach"),
+    ("look up", "look up"),
+    ("down to the garden", "reach"),
+    ("stand still", "stand still"),
 )
 
-
-def _tour_layout() -> Layout:
-    """The tour's map as a layout: the box is a wall, the places are goals."""
-    grid = [["#" if mark in "#B" else "." for mark in row] for row in TOUR]
-    marks = {TOUR_START: "A"} | {cell: GOAL_MARKS[i] for i, (_, _, cell) in enumerate(TOUR_PLACES)}
-    for (line, column), mark in marks.items():
-        grid[line][column] = mark
-    size = (TOUR_CELL * len(TOUR[0]), TOUR_CELL * len(TOUR))
-    return Layout(tuple("".join(row) for row in grid), size)
-
-
-def _tour_milestones(start: tuple[float, float], places: list[tuple[float, float]]) -> tuple[Milestone, ...]:
-    """The milestones at their places, and before them all the turn away from the wall."""
-    milestones = [Milestone("turn round", "turn", start, (start[0] + 300, start[1]), angle=0.0)]
-    for (name, kind, _), place in zip(TOUR_PLACES, places, strict=True):
-        high = 170.0 if kind == "look up" else 24.0 if kind == "pick up" else 0.0
-        north = (place[0], place[1] + 160) if kind == "look up" else place
-        milestones.append(Milestone(name, kind, place, north, high))
-    return tuple(milestones)
+LEVELS: dict[str, Callable[[Layout], Level]] = {
+    "four-room-3d": partial(room_level, column_cuts=[11], line_cuts=[11]),
+    "zigzag-3d": partial(room_level, column_cuts=[14, 27], line_cuts=[6]),
+    "maze-3d": partial(room_level, column_cuts=[14, 27], line_cuts=[7, 12]),
+    "multiroom-3d": partial(room_level, column_cuts=[11, 26], line_cuts=[5, 9]),
+    "tour-3d": tour_level,
+}

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 import pidm_nav  # noqa: F401  registers the ids
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.planner import FAR, compass, planner_for
-from pidm_nav.tasks import TASKS, Task, join_state
+from pidm_nav.tasks import PAPER_TASKS, Task
 from pidm_nav.world2d.layout import Layout
+from pidm_nav.world2d.state import join_state
 
 PAPER_ASTAR = {"four-room": 122.96, "zigzag": 76.40, "maze": 195.54, "multiroom": 262.92}
 PAPER_HUMAN = {"four-room": 116.42, "zigzag": 80.18, "maze": 195.70, "multiroom": 259.22}
 
-every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+every_task = pytest.mark.parametrize("task", PAPER_TASKS.values(), ids=PAPER_TASKS)
 
 
 def random_states(layout: Layout, count: int, seed: int = 0) -> NDArray[np.float32]:
@@ -55,17 +56,17 @@ def test_search_and_tables_give_plans_of_equal_cost(
     task: Task, speed: float, directions: int | None, count: int
 ) -> None:
     expert = AStarExpert(task, speed, directions)
-    states = random_states(task.layout, count)
+    states = random_states(task.layout(), count)
     for state, cost in zip(states, expert.cost(states), strict=True):
         assert len(expert.plan(state)) - 1 == cost
 
 
 @every_task
 def test_plans_are_walkable_and_end_at_the_goal(task: Task) -> None:
-    expert, free = AStarExpert(task), task.layout.free()
-    for state in random_states(task.layout, 30, seed=1):
+    expert, free = AStarExpert(task), task.layout().free()
+    for state in random_states(task.layout(), 30, seed=1):
         path = expert.plan(state)
-        goal = task.layout.goals[int(state[4::3].sum())]
+        goal = task.layout().goals[int(state[4::3].sum())]
         pixels = np.rint(path).astype(int)
         assert np.allclose(path[0], state[:2], atol=1e-3)
         assert free[pixels[:, 0], pixels[:, 1]].all()
@@ -79,7 +80,7 @@ def test_plans_are_walkable_and_end_at_the_goal(task: Task) -> None:
 @pytest.mark.parametrize(("speed", "directions"), [(0.8, 8), (1.0, None)])
 def test_each_decision_brings_the_goal_one_step_nearer(task: Task, speed: float, directions: int | None) -> None:
     expert = AStarExpert(task, speed, directions)
-    states = random_states(task.layout, 300, seed=2)
+    states = random_states(task.layout(), 300, seed=2)
     states[:, :2] = np.rint(states[:, :2])
     actions, _ = expert.predict(states)
     after = states.copy()
@@ -106,7 +107,7 @@ def test_full_speed_at_any_angle_beats_the_paper_human(task: Task) -> None:
 
 
 def test_moves_are_the_eight_directions_at_the_given_speed() -> None:
-    states = random_states(TASKS["maze"].layout, 500)
+    states = random_states(PAPER_TASKS["maze"].layout(), 500)
     actions, _ = AStarExpert("maze", speed=0.8).predict(states)
     assert actions.dtype == np.float32
     assert set(np.abs(actions).ravel().tolist()) == {0.0, float(np.float32(0.8))}
@@ -117,7 +118,7 @@ def test_moves_are_the_eight_directions_at_the_given_speed() -> None:
 
 
 def test_one_and_many_agree_and_repeat() -> None:
-    expert, states = AStarExpert("maze"), random_states(TASKS["maze"].layout, 20)
+    expert, states = AStarExpert("maze"), random_states(PAPER_TASKS["maze"].layout(), 20)
     actions, state = expert.predict(states)
     assert state is None
     for row, action in zip(states, actions, strict=True):
@@ -128,7 +129,7 @@ def test_one_and_many_agree_and_repeat() -> None:
 
 
 def test_an_ended_episode_gets_no_action() -> None:
-    layout = TASKS["zigzag"].layout
+    layout = PAPER_TASKS["zigzag"].layout()
     state = join_state(layout.goals[-1], layout.goals, np.asarray(6))
     expert = AStarExpert("zigzag")
     assert (expert.predict(state)[0] == 0).all()
@@ -137,8 +138,8 @@ def test_an_ended_episode_gets_no_action() -> None:
 
 
 def test_any_environment_of_the_task_will_do() -> None:
-    task = TASKS["four-room"]
-    state = random_states(task.layout, 1)[0]
+    task = PAPER_TASKS["four-room"]
+    state = random_states(task.layout(), 1)[0]
     expected = AStarExpert(task).predict(state)[0]
     environments: list[Any] = [
         gym.make(task.env_id),
@@ -161,7 +162,7 @@ def test_other_observations_are_refused(arguments: dict[str, Any]) -> None:
 
 
 def test_what_is_no_state_vector_is_refused() -> None:
-    expert, state = AStarExpert("maze"), random_states(TASKS["maze"].layout, 1)[0]
+    expert, state = AStarExpert("maze"), random_states(PAPER_TASKS["maze"].layout(), 1)[0]
     with pytest.raises(ValueError, match="32 numbers"):
         expert.predict(state[:2])
     with pytest.raises(ValueError, match="not a state vector"):

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import pidm_nav  # noqa: F401
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.distractors import ExogenousNoise
 from pidm_nav.world2d.drawing import COLOURS, FLOOR
 
@@ -19,7 +19,7 @@ Rollout = tuple[np.ndarray, np.ndarray]
 
 
 def make(task: str = "maze", kind: str = "iid", obs_type: str = "state", **arguments: object) -> ExogenousNoise:
-    env = gym.make(TASKS[task].env_id, obs_type=obs_type, image_size=64)
+    env = gym.make(PAPER_TASKS[task].env_id, obs_type=obs_type, image_size=64)
     return ExogenousNoise(env, kind=kind, **arguments)
 
 
@@ -34,12 +34,12 @@ def roll(env: gym.Env, seed: int | None, steps: int = 25) -> Rollout:
     return np.stack(observations), np.array(rewards)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_features_are_appended_and_the_task_is_untouched(task: str, kind: str) -> None:
     env = make(task, kind, features=5)
     noisy, rewards = roll(env, 3)
-    plain, plain_rewards = roll(gym.make(TASKS[task].env_id), 3)
+    plain, plain_rewards = roll(gym.make(PAPER_TASKS[task].env_id), 3)
     assert noisy.dtype == plain.dtype and noisy.shape[1] == plain.shape[1] + 5
     np.testing.assert_array_equal(noisy[:, :-5], plain)
     np.testing.assert_array_equal(rewards, plain_rewards)

@@ -1,0 +1,91 @@
+"""Episode: what happened between a reset and the end, as rollouts, recorders, planners and files all speak of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pidm_nav.world2d.state import REACHED, has_goal_flags
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """One episode of T steps; its arrays are checked once and read-only."""
+
+    observations: Array  # (T+1, D) float32; or (T+1, H, W, C) uint8 images
+    actions: Array  # (T, A) float32
+    rewards: Array  # (T,) float32
+    terminated: bool
+    truncated: bool
+    seed: int | None = None  # the seed of the reset that began it
+    infos: Mapping[str, Array] = field(default_factory=dict)  # what else is worth keeping: (T, ...) or (T+1, ...)
+
+    def __post_init__(self) -> None:
+        images = np.asarray(self.observations).dtype == np.uint8 and np.ndim(self.observations) == 4
+        observations = _checked("observations", self.observations, np.uint8 if images else np.float32)
+        actions = _checked("actions", self.actions, np.float32)
+        rewards = _checked("rewards", self.rewards, np.float32)
+        steps = len(actions)
+        if steps == 0:
+            raise ValueError("an episode has no actions: leave empty episodes out")
+        for name, array in (("observations", observations), ("actions", actions)):
+            if (array.ndim != 2 and not (images and array is observations)) or array.shape[1] == 0:
+                raise ValueError(f"{name} have shape {array.shape}: one row of numbers per step is needed")
+        if len(observations) != steps + 1:
+            raise ValueError(
+                f"an episode has {len(observations)} observations for {steps} actions: "
+                f"{steps + 1} are needed, including the one after the last action"
+            )
+        if rewards.shape != (steps,):
+            raise ValueError(f"rewards have shape {rewards.shape}: {steps} actions need ({steps},)")
+        infos = {str(key): _checked(f"info {key!r}", value, None) for key, value in self.infos.items()}
+        for key, array in infos.items():
+            if array.ndim == 0 or len(array) not in (steps, steps + 1):
+                raise ValueError(f"info {key!r} has shape {array.shape}: it needs {steps} or {steps + 1} rows")
+        seed = None if self.seed is None else int(self.seed)
+        ends = {"terminated": bool(self.terminated), "truncated": bool(self.truncated)}
+        checked = {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos, "seed": seed}
+        for name, value in (checked | ends).items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        """Return T, the number of actions."""
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        end = "success" if self.success else "terminated" if self.terminated else "truncated"
+        goals = f", {self.goals_reached} goals" if "goals_reached" in self.infos else ""
+        return f"Episode({len(self)} steps{goals}, return {self.rewards.sum():g}, {end}, seed {self.seed})"
+
+    @property
+    def goals_reached(self) -> int:
+        """The number of goals reached by the end; 0 where the environment tells of none."""
+        return int(self.infos["goals_reached"][-1]) if "goals_reached" in self.infos else 0
+
+    @property
+    def success(self) -> bool:
+        """Whether the environment reported success, or, where it reports none, terminated with all goals reached."""
+        if "success" in self.infos:
+            return bool(self.infos["success"].any())
+        all_reached = not has_goal_flags(self.observations) or bool((self.observations[-1, REACHED] == 1).all())
+        return self.terminated and all_reached
+
+
+def _checked(name: str, value: ArrayLike, dtype: type[np.generic] | None) -> Array:
+    """Return a read-only copy, or refuse what does not hold finite numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} are of type {array.dtype}: numbers are needed")
+    with np.errstate(over="ignore"):
+        checked = array.astype(dtype or array.dtype)
+    if checked.dtype.kind == "f" and not np.isfinite(checked).all():
+        where = np.argwhere(~np.isfinite(checked))[0].tolist()
+        raise ValueError(f"{name} have a NaN or infinite number at {where}: drop that episode")
+    checked.flags.writeable = False
+    return checked
