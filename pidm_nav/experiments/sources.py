@@ -8,7 +8,7 @@ from pathlib import Path
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import BUNDLED, load_demos
 from pidm_nav.plots import DEMONSTRATOR_TITLES, demonstrator
-from pidm_nav.tasks import TASKS, get_task
+from pidm_nav.tasks import PAPER_TASKS, find_task
 
 
 def find_demos(
@@ -25,10 +25,10 @@ def find_demos(
     """
     if files and demos_from is not None:
         raise ValueError("--demos and --demos-from were both given: choose one")
-    names = list(TASKS) if tuple(tasks) == ("all",) else list(dict.fromkeys(get_task(task).name for task in tasks))
+    names = list(PAPER_TASKS) if tuple(tasks) == ("all",) else list(dict.fromkeys(find_task(task).name for task in tasks))
     if not files and (demos_from is None or demos_from in BUNDLED):
         kind = demos_from or "human-like"
-        return {task: load_demos(f"{task}/{kind}") for task in names or TASKS}, kind
+        return {task: load_demos(f"{task}/{kind}") for task in names or PAPER_TASKS}, kind
     found: dict[str, tuple[str, DemoDataset]] = {}
     for source in files or _inside(Path(str(demos_from))):
         dataset = load_demos(source)

@@ -235,15 +235,7 @@ def code_hash() -> str:
 
 def _describe(dataset: DemoDataset) -> Demos:
     made_by = str(dataset.source.get("made_by", "unknown"))
-    return Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset_hash(dataset))
-
-
-def dataset_hash(dataset: DemoDataset) -> str:
-    """Return a hash of a dataset's observations and actions."""
-    digest = hashlib.sha256()
-    for episode in dataset:
-        digest.update(episode.observations.tobytes() + episode.actions.tobytes())
-    return digest.hexdigest()
+    return Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset.sha256)
 
 
 def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
@@ -290,7 +282,7 @@ def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     from pidm_nav.agents import load_agent, train
 
     variant = job.sweep.variant(job.cell.agent)
-    made_with = [pidm_nav.__version__, variant.agent, asdict(job.options), asdict(job.config), dataset_hash(job.dataset)]
+    made_with = [pidm_nav.__version__, variant.agent, asdict(job.options), asdict(job.config), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
     note = None if job.keep is None else job.keep / "trained_with.txt"
     if note is not None and not job.config.checkpoints and note.exists() and note.read_text() == mark:

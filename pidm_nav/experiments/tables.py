@@ -14,7 +14,7 @@ from pidm_nav.experiments.curves import Curve, mean_curve, summarize
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side, efficiency_table, welch_tests
 from pidm_nav.experiments.results import Manifest, task_order, task_title
 from pidm_nav.plots import agent_title, demonstrator_title
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import PAPER_TASKS
 
 PAPER = "paper"  # the first cell of a row with the paper's numbers begins with it
 NONE = "–"
@@ -101,7 +101,7 @@ def _maximum_rows(curves: Sequence[Curve], side: Side, name: str, tasks: Sequenc
 
 def _paper_row(printed: paper.Row | None, tasks: Sequence[str]) -> list[float]:
     """Return the paper's numbers of these tasks and their mean; nan where the paper has none."""
-    by_task = dict(zip(TASKS, printed, strict=False)) if printed else {}
+    by_task = dict(zip(PAPER_TASKS, printed, strict=True)) if printed else {}
     row = [by_task.get(task, np.nan) for task in tasks]
     return [*row, float(np.mean(row))]
 
@@ -113,21 +113,9 @@ def ratio_text(ratio: EfficiencyRatio) -> str:
 
 
 def _record(ratio: EfficiencyRatio, which: Which, printed: float) -> dict[str, Any]:
-    low, high = ratio.interval
-    return {
-        "task": ratio.task,
-        "agent": ratio.agent,
-        "baseline": ratio.baseline,
-        "checkpoint": which,
-        "level": ratio.level,
-        "bound": ratio.bound,
-        "ratio": ratio.value,
-        "low": low,
-        "high": high,
-        "demos_agent": ratio.demos_agent,
-        "demos_baseline": ratio.demos_baseline,
-        "paper": printed,
-    }
+    record = {**vars(ratio), "checkpoint": which, "ratio": ratio.value, "paper": printed}
+    record["low"], record["high"] = ratio.interval
+    return {key: value for key, value in record.items() if key not in ("value", "replicates")}
 
 
 def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best") -> Table:
