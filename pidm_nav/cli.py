@@ -1,4 +1,4 @@
-"""The `pidm-nav` command: a table of commands, each a dataclass whose fields are its options, and how errors are told."""
+"""The `pidm-nav` command: a table of commands, whose options are the fields of a dataclass, and how errors are told."""
 
 from __future__ import annotations
 
