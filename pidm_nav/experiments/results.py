@@ -60,7 +60,13 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     success: float = 0.0
     length: float = 0.0
     goals: list[int] = []  # goals reached in each episode
+    mean_return: float | msgspec.UnsetType = msgspec.UNSET  # the score, where the environment tells of no success
     extra: dict[str, float] | msgspec.UnsetType = msgspec.UNSET  # what the sweep's `measure` returned
+
+    @property
+    def score(self) -> float:
+        """The mean goal ratio or, in a task without goals that does not tell of success, the mean return."""
+        return self.goal_ratio if isinstance(self.mean_return, msgspec.UnsetType) else self.mean_return
 
 
 class JobResult(msgspec.Struct, omit_defaults=True):
@@ -85,8 +91,8 @@ class JobResult(msgspec.Struct, omit_defaults=True):
 
     @property
     def score(self) -> float:
-        """The mean goal ratio at the end of training."""
-        return self.checkpoints[-1].goal_ratio
+        """The mean score at the end of training."""
+        return self.checkpoints[-1].score
 
 
 class Demos(msgspec.Struct):
@@ -224,7 +230,7 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
     """Make one curve per task and agent, in the order of tables."""
     groups: dict[tuple[str, str], dict[tuple[int, int], list[float]]] = {}
     for cell, result in done.items():
-        scores = [checkpoint.goal_ratio for checkpoint in result.checkpoints]
+        scores = [checkpoint.score for checkpoint in result.checkpoints]
         groups.setdefault((cell.task, cell.agent), {})[cell.demos, cell.seed] = scores
     return [
         Curve.from_cells(task, agent, demos_from, groups[task, agent])

@@ -38,30 +38,36 @@ from pidm_nav.experiments.results import (
 )
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.files import write_text
-from pidm_nav.tasks import TASKS
+from pidm_nav.rollout import EvalResult, evaluate
 
 if TYPE_CHECKING:
     from pidm_nav.agents import NavPolicy, TrainConfig
     from pidm_nav.agents.policy import AgentConfig
-    from pidm_nav.rollout import EvalResult
 
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
 
 
-def _listed(convert: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
+def _listed(convert: Callable[[str], Any], example: str) -> PrimitiveConstructorSpec[Any]:
     """Read values from the command line that are separated by commas, by spaces or by both."""
+
+    def read(words: list[str]) -> tuple[Any, ...]:
+        try:
+            return tuple(convert(part) for part in re.split(r"[,\s]+", " ".join(words)) if part)
+        except ValueError:
+            raise ValueError(f"'{' '.join(words)}' cannot be read: give values such as {example}") from None
+
     return PrimitiveConstructorSpec(
         nargs="*",
-        metavar=metavar,
-        instance_from_str=lambda words: tuple(convert(part) for part in re.split(r"[,\s]+", " ".join(words)) if part),
+        metavar=example,
+        instance_from_str=read,
         is_instance=lambda value: isinstance(value, tuple),
         str_from_instance=lambda values: [",".join(map(str, values))],
     )
 
 
-Names = Annotated[tuple[str, ...], _listed(str, "NAME,...")]
-Numbers = Annotated[tuple[int, ...], _listed(int, "N,...")]
-Fractions = Annotated[tuple[float, ...], _listed(float, "X,...")]
+Names = Annotated[tuple[str, ...], _listed(str, "NAME,NAME")]
+Numbers = Annotated[tuple[int, ...], _listed(int, "1,2,5")]
+Fractions = Annotated[tuple[float, ...], _listed(float, "0.1,0.5")]
 # Settings for Python programs, which the command line does not offer.
 NotAnOption = (tyro.conf.Fixed, tyro.conf.Suppress)
 
@@ -80,27 +86,27 @@ class Variant:
 class Sweep:
     """What to train and evaluate: everything that decides a job's result, and which jobs there are."""
 
-    # names of the tasks, or all for the paper's four; defaults to the tasks of --demos, or else to the paper's four
+    # Names of the tasks, or all for the paper's four; by default the tasks of --demos, or else the paper's four.
     tasks: Names = ()
-    agents: Names = ("bc", "pidm", "retrieval-bc")  # names of the agents to compare
-    num_demos: Numbers = (1, 2, 5, 10, 20, 30, 40, 50)  # numbers of demonstrations to train on
-    seeds: int = 20  # number of training seeds; a seed draws the demonstrations, the weights and the batches
-    first_seed: int = 0  # first training seed; for an honest comparison, choose seeds that no agent was tuned on
-    demos: tuple[str, ...] = ()  # files of demonstrations, one per task
-    # astar or human-like, which come with the package, or a folder with one file (or one folder of the paper's
-    # release) per task; defaults to human-like
+    agents: Names = ("bc", "pidm", "retrieval-bc")  # Names of the agents to compare.
+    num_demos: Numbers = (1, 2, 5, 10, 20, 30, 40, 50)  # Numbers of demonstrations to train on.
+    seeds: int = 20  # Number of training seeds; a seed draws the demonstrations, the weights and the batches.
+    first_seed: int = 0  # First training seed; for an honest comparison, choose seeds that no agent was tuned on.
+    demos: tuple[str, ...] = ()  # Files of demonstrations, one per task.
+    # Where demonstrations come from: astar or human-like (the default), which come with the package, or a folder with
+    # one file, or one folder of the paper's release, per task.
     demos_from: str | None = None
-    label: str | None = None  # name of these demonstrations in figures and tables; defaults to human, astar or custom
-    preset: Literal["fast", "paper"] = "fast"  # training recipe: seconds per job, or the paper's
-    steps: int | None = None  # number of gradient steps; defaults to the preset's value
-    episodes: int = 50  # number of episodes per evaluation
-    # when to evaluate besides the end of training, as fractions of the training; give "" for the end only
+    label: str | None = None  # Name of these demonstrations in figures and tables; by default found in their files.
+    preset: Literal["fast", "paper"] = "fast"  # Training recipe: seconds per job, or the paper's.
+    steps: int | None = None  # Number of gradient steps; by default the preset's.
+    episodes: int = 50  # Number of episodes per evaluation.
+    # When to evaluate besides the end of training, as fractions of the training; "" for the end only.
     checkpoint_fractions: Fractions = (0.05, 0.1, 0.5)
-    # folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training
+    # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
     keep_agents: Path | None = None
     variants: Annotated[Mapping[str, Variant], *NotAnOption] = field(default_factory=dict)
-    env_kwargs: Annotated[Mapping[str, Any], *NotAnOption] = field(default_factory=dict)  # for evaluations
-    # numbers to keep of each evaluation besides the scores
+    env_kwargs: Annotated[Mapping[str, Any], *NotAnOption] = field(default_factory=dict)  # of the evaluations
+    # Returns numbers to keep of an evaluation besides its scores.
     measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, *NotAnOption] = None
 
     def __post_init__(self) -> None:
@@ -249,11 +255,10 @@ def run_job(job: Job) -> Outcome:
     import torch
 
     from pidm_nav.agents.train import env_arguments
-    from pidm_nav.rollout import evaluate
 
     torch.set_num_threads(1)
     began = time.perf_counter()
-    sweep, task = job.sweep, job.cell.task
+    sweep = job.sweep
     arguments = {**env_arguments(job.dataset), **sweep.env_kwargs}
     adapt = sweep.variant(job.cell.agent).adapt
     checkpoints: list[Checkpoint] = []
@@ -261,14 +266,16 @@ def run_job(job: Job) -> Outcome:
     def score(step: int, policy: NavPolicy) -> None:
         if adapt is not None:
             adapt(policy)
-        result = evaluate(policy, task, sweep.episodes, EVALUATION_SEED, **arguments)
+        result = evaluate(policy, job.cell.task, sweep.episodes, EVALUATION_SEED, **arguments)
         checkpoint = Checkpoint(
             step=step,
             goal_ratio=result.mean_goal_ratio,
             success=result.success_rate,
             length=float(result.length.mean()),
-            goals=np.round(result.goal_ratio * TASKS[task].num_goals).astype(int).tolist(),
+            goals=[episode.goals_reached for episode in result.episodes],
         )
+        if result.task.flags is None and not any("success" in episode.infos for episode in result.episodes):
+            checkpoint.mean_return = float(result.returns.mean())
         if sweep.measure is not None:
             checkpoint.extra = sweep.measure(result)
         checkpoints.append(checkpoint)
