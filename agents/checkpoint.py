@@ -18,7 +18,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pidm_nav import __version__
+from pidm_nav.version import __version__
 from pidm_nav.agents.config import AgentConfig, TrainConfig
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.policy import NavPolicy

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.goal_env import GoalEnv, RenderMode, read_action
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import join_state, reached_column
 from pidm_nav.world2d.world import NOISE_BLOCK, World, draw_pairs
-
-if TYPE_CHECKING:
-    from pidm_nav.video import Window
-
-RenderMode = Literal["human", "rgb_array"]
 
 FRAME_SIDE = 800
 """Longest side of a rendered frame, in pixels, whatever the room's size."""
 
 
-class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
+class NavEnv(GoalEnv):
     """Touch a series of goals in order, with a noisy velocity, between walls that one bounces off.
 
     ## Ids
@@ -64,24 +59,18 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
     `reset(options={"state": vector})` begins at a state vector (not an observation), as does `set_state(vector)`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 30}  # noqa: RUF012
-
     def __init__(self, world: World, render_mode: RenderMode | None = None) -> None:
-        if render_mode is not None and render_mode not in get_args(RenderMode):
-            raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
-        self.world = world
-        self.render_mode = render_mode
+        super().__init__(render_mode)
+        self.world, self.title = world, world.task_name
         self.observation_space = world.observation_space
         self.action_space = world.action_space
         self._x, self._y = 0.0, 0.0
         self._goals: list[list[float]] = []
-        self._goals_reached = 0
         self._state: NDArray[np.float32] = np.empty(0, np.float32)  # empty until the first reset
         self._trace: list[tuple[float, float]] = []
         self._cursor = NOISE_BLOCK  # place in the block of noise: used up
         self._noise_x: list[float] = []
         self._noise_y: list[float] = []
-        self._window: Window | None = None
 
     @property
     def layout(self) -> Layout:
@@ -101,11 +90,11 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
             self._begin(*self.world.spawn(self.np_random))
         if self.render_mode == "human":
             self.render()
-        return self.world.observe(self._state), self._info(-1)
+        return self.world.observe(self._state), self.goal_info(len(self._goals), -1)
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Move once."""
-        action_x, action_y = _read_action(action)
+        action_x, action_y = read_action(action, ("velocity along x", "velocity along y"))
         if self._cursor == NOISE_BLOCK:
             pairs = np.empty(NOISE_BLOCK, np.complex64)
             draw_pairs(self.np_random, pairs)
@@ -130,7 +119,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
                 self.render()
         terminated = self._goals_reached == len(self._goals)
         reward = 1.0 if reached_goal >= 0 else 0.0
-        return self.world.observe(state), reward, terminated, False, self._info(reached_goal)
+        return self.world.observe(state), reward, terminated, False, self.goal_info(len(self._goals), reached_goal)
 
     def get_state(self) -> NDArray[np.float32]:
         """The state vector, whatever is observed."""
@@ -143,30 +132,11 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
             raise ValueError("set_state needs a running episode: call reset() first, or reset(options={'state': ...})")
         self._begin(*parts)
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """The RGB frame in `rgb_array` mode; in `human` mode the window shows it."""
-        if self.render_mode is None:
-            gym.logger.warn("render() does nothing without a mode: give gym.make render_mode='rgb_array' or 'human'")
-            return None
-        from pidm_nav.video import Window
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state and the trace of this episode."""
         from pidm_nav.world2d.render import render_state
 
-        frame = render_state(self.layout, self._state, size=FRAME_SIDE, trace=np.array(self._trace))
-        if self.render_mode == "rgb_array":
-            return frame
-        if self._window is None:
-            self._window = Window(f"pidm-nav: {self.world.task_name}")
-        self._window.show(frame, fps=self.metadata["render_fps"])
-        return None
-
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        if self._window is not None:
-            self._window.close()
-            self._window = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_window": None}  # a copy opens its own window
+        return render_state(self.layout, self._state, size=FRAME_SIDE, trace=np.array(self._trace))
 
     def _begin(self, position: NDArray[np.float64], goals: NDArray[np.float64], goals_reached: int) -> None:
         self._x, self._y = position.tolist()
@@ -175,28 +145,7 @@ class NavEnv(gym.Env[NDArray[Any], NDArray[np.float32]]):
         self._state = join_state(position, goals, np.asarray(goals_reached))
         self._trace = [(self._x, self._y)]
 
-    def _info(self, reached_goal: int) -> dict[str, Any]:
-        num_goals = len(self._goals)
-        return {
-            "goals_reached": self._goals_reached,
-            "num_goals": num_goals,
-            "goal_ratio": self._goals_reached / num_goals,
-            "is_success": self._goals_reached == num_goals,
-            "reached_goal": reached_goal,
-        }
-
 
 def make_env(render_mode: RenderMode | None = None, **arguments: Any) -> NavEnv:
     """Make the environment of `gym.make`, whose arguments are those of `World`."""
     return NavEnv(World(**arguments), render_mode)
-
-
-def _read_action(action: Any) -> tuple[float, float]:
-    """An action as two floats within [-1, 1]."""
-    array = np.asarray(action, dtype=np.float64)
-    if array.shape != (2,):
-        raise ValueError(f"the action has shape {array.shape}: it must be (2,), the velocity along x and y")
-    x, y = array.tolist()
-    if x != x or y != y:
-        raise ValueError(f"the action is {[x, y]}: NaN is not a velocity")
-    return min(max(x, -1.0), 1.0), min(max(y, -1.0), 1.0)

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pidm_nav.goal_env import GoalEnv, RenderMode, read_action
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.physics import check_disturbance
 from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose, import_vizdoom
 from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH, UNITS, Milestone, load_level
 
-if TYPE_CHECKING:
-    from pidm_nav.video import Window
-
 ObsType = Literal["pixels", "state"]
-RenderMode = Literal["human", "rgb_array"]
 
 FRAME_SKIP = 3
 """Tics a step, if not said otherwise."""
@@ -77,7 +73,7 @@ class World3D:
             raise ValueError(f"drop_frames is {self.drop_frames}: it must be at least 0 and below 1")
 
 
-class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
+class NavEnv3D(GoalEnv):
     """Pass a series of milestones in order through a 3D level, seen over the walker's shoulder.
 
     ## Ids
@@ -91,34 +87,35 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
 
     ## Observation
     `Box(uint8)` of shape (3/4 `image_size`, `image_size`, 3): the RGB picture of the camera behind the walker. With
-    `obs_type="state"` `Box(float32)`: `[x, y, z, cos, sin, pitch, reached for each milestone]` in engine units (3 a
-    pixel of the 2D room; x east, y north), the angle counterclockwise from east, the pitch in degrees upwards.
+    `obs_type="state"` `Box(float32)`: `[x, y, z, cos, sin, pitch, reached for each milestone]` in engine units (3
+    per pixel of the 2D room; x east, y north), the angle counterclockwise from east, the pitch in degrees upwards.
 
     ## Action
-    `Box(-1, 1, (4,), float32)`: forward, right, turn right, look up; negative ones the other way. 1 is 9.3 units a tic
-    forward and 8 sideways once the walker is up to speed, 5 degrees a tic turning, 2 looking. Larger ones are
-    clipped; one of the wrong shape or with a NaN is a ValueError.
+    `Box(-1, 1, (4,), float32)`: forward, right, turn right, look up; negative ones the other way. A value of 1 is
+    9.3 units per tic forward and 8 sideways once the walker is up to speed, 5 degrees per tic turning, 2 looking.
+    Larger values are clipped; an action of the wrong shape or with a NaN raises a ValueError.
 
     ## Transition
-    A step holds the action for `frame_skip` tics of 1/35 s: 3, so that the agent acts 11.7 times a second, about as
-    often as a person corrects a stick, and the tour has some 400 steps. Components below the `deadzone` count as 0,
-    N(0, `noise_std`) is added to each, and the sum is clipped to [-1, 1] (unless `clip_noise=False`).
-    `latency_ms=(low, high)`: each action takes effect so much later, uniformly drawn, in whole tics; until then the
-    one before goes on. `drop_frames`: the probability that a step returns the observation before once more.
-    With `realtime=True` tics pass by the clock: while a policy thinks, the walker goes on, and who takes longer than
-    `frame_skip` tics misses frames. Otherwise the engine waits, and one seed gives one episode, to the bit.
+    A step holds the action for `frame_skip` tics of 1/35 s: 3, so that the agent acts 11.7 times per second, about
+    as often as a person corrects a stick, and the tour takes some 400 steps. Components below the `deadzone` count
+    as 0, N(0, `noise_std`) is added to each, and the sum is clipped to [-1, 1] (unless `clip_noise=False`). With
+    `latency_ms=(low, high)` each action takes effect after a delay drawn uniformly, in whole tics; until then the
+    previous one goes on. `drop_frames` is the probability that a step returns the previous observation once more.
+    With `realtime=True` tics pass by the clock: the walker goes on while a policy decides, and a policy that takes
+    longer than `frame_skip` tics misses frames. Otherwise the engine waits, and one seed gives one episode, to the
+    bit.
 
     ## Reward and end
-    1 in the step that passes the current milestone, else 0; at most one a step. Most are places to come within 60
-    units of along x and y. In the tour, `turn round`: face away from the wall; `look up`: raise the view by 15
-    degrees at the place; `stand still`: let go of the movement stick there for a second. The current milestone
-    shines, later ones are small candles, passed ones are gone. The episode terminates with the last; the step limit
-    truncates it.
+    The reward is 1 in the step that passes the current milestone and 0 otherwise; a step passes at most one. Most
+    milestones are places to come within 60 units of along x and y. In the tour, `turn round`: face away from the
+    wall; `look up`: raise the view by 15 degrees at the place; `stand still`: let go of the movement stick there
+    for a second. The current milestone shines, later ones are small candles, passed ones are gone. The episode
+    terminates with the last; the step limit truncates it.
 
     ## Info
-    `goals_reached`, `num_goals`, `goal_ratio`, `is_success` (all passed), `reached_goal` (the index of the milestone
-    that this step's reward is for, else -1), `milestone` (the current one's name, or `done`), `state` (the state
-    vector, never delayed or dropped) and `tics` (how many this step took).
+    `goals_reached`, `num_goals`, `goal_ratio`, `is_success` (all passed), `reached_goal` (the index of the
+    milestone that this step's reward is for, else -1), `milestone` (the current one's name, or `done`), `state`
+    (the state vector, never delayed or dropped) and `tics` (how many this step took).
 
     ## Arguments
     `render_mode` (`"human"`, `"rgb_array"`: the picture in full size), `noise_std=0.2`, `clip_noise=True`,
@@ -126,20 +123,16 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
     `realtime=False`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 12}  # noqa: RUF012
+    metadata: dict[str, Any] = {**GoalEnv.metadata, "render_fps": 12}  # noqa: RUF012
 
     def __init__(self, world: World3D, render_mode: RenderMode | None = None) -> None:
-        if render_mode is not None and render_mode not in get_args(RenderMode):
-            raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
-        self.world = world
-        self.render_mode = render_mode
+        super().__init__(render_mode)
+        self.world, self.title = world, find_task(world.task).title
         self.level = load_level(world.task)
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         self.observation_space = self._observation_space()
         import_vizdoom()  # says now, not at the first reset, how to install it
         self._engine: Engine | None = None  # started by the first reset
-        self._window: Window | None = None
-        self._reached = 0
         self._still = 0  # tics
         self._pose: Pose | None = None  # None until the first reset
         self._held = NOTHING
@@ -160,7 +153,7 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
             self._engine = Engine(self.level, self.world.realtime)
         engine = self._engine
         engine.begin(int(self.np_random.integers(2**31)))
-        self._reached = self._still = 0
+        self._goals_reached = self._still = 0
         self._held = NOTHING
         self._waiting.clear()
         self._pose = engine.pose()
@@ -172,21 +165,21 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Hold an action for `frame_skip` tics."""
         engine = self._running()
-        command = self._disturb(_read_action(action))
+        command = self._disturb(np.array(read_action(action, ("forward", "right", "turn", "look"))))
         delay, drop = self.np_random.random(2)  # drawn whether or not they are used: the noise stays the same
         tics = self._run(engine, command, delay)
         self._pose = pose = engine.pose()
         reached_goal = -1
         milestones = self.level.milestones
-        if self._reached < len(milestones) and self._passes(milestones[self._reached], pose):
-            reached_goal = self._reached
-            self._reached += 1
+        if self._goals_reached < len(milestones) and self._passes(milestones[self._goals_reached], pose):
+            reached_goal = self._goals_reached
+            self._goals_reached += 1
             engine.give_token()
         if drop >= self.world.drop_frames:
             self._seen = self._observe()
         if self.render_mode == "human":
             self.render()
-        terminated = self._reached == len(milestones)
+        terminated = self._goals_reached == len(milestones)
         reward = 1.0 if reached_goal >= 0 else 0.0
         return self._seen.copy(), reward, terminated, False, self._info(reached_goal, tics)
 
@@ -196,29 +189,17 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
             raise ValueError("there is no running episode: call reset() first")
         x, y, z, angle, pitch = self._pose
         turn = np.radians(angle)
-        flags = np.arange(len(self.level.milestones)) < self._reached
+        flags = np.arange(len(self.level.milestones)) < self._goals_reached
         return np.array([x, y, z, np.cos(turn), np.sin(turn), pitch, *flags], dtype=np.float32)
 
-    def render(self) -> NDArray[np.uint8] | None:
-        """The RGB picture in `rgb_array` mode; in `human` mode the window shows it."""
-        if self.render_mode is None:
-            gym.logger.warn("render() does nothing without a mode: give gym.make render_mode='rgb_array' or 'human'")
-            return None
+    def picture(self) -> NDArray[np.uint8]:
+        """Return what the camera sees, twice as large in a window."""
         frame = self._running().frame()
-        if self.render_mode == "rgb_array":
-            return frame
-        if self._window is None:
-            from pidm_nav.video import Window
-
-            self._window = Window(f"pidm-nav: {find_task(self.world.task).title}")
-        self._window.show(frame.repeat(2, axis=0).repeat(2, axis=1), fps=TICS_PER_SECOND / self.world.frame_skip)
-        return None
+        return frame.repeat(2, axis=0).repeat(2, axis=1) if self.render_mode == "human" else frame
 
     def close(self) -> None:
         """End the engine, and close the window if there is one."""
-        if self._window is not None:
-            self._window.close()
-            self._window = None
+        super().close()
         if self._engine is not None:
             self._engine.close()
             self._engine = self._pose = None
@@ -294,25 +275,11 @@ class NavEnv3D(gym.Env[NDArray[Any], NDArray[np.float32]]):
     def _info(self, reached_goal: int, tics: int) -> dict[str, Any]:
         milestones = self.level.milestones
         return {
-            "goals_reached": self._reached,
-            "num_goals": len(milestones),
-            "goal_ratio": self._reached / len(milestones),
-            "is_success": self._reached == len(milestones),
-            "reached_goal": reached_goal,
-            "milestone": milestones[self._reached].name if self._reached < len(milestones) else "done",
+            **self.goal_info(len(milestones), reached_goal),
+            "milestone": milestones[self._goals_reached].name if self._goals_reached < len(milestones) else "done",
             "state": self.get_state(),
             "tics": tics,
         }
-
-
-def _read_action(action: Any) -> NDArray[np.float64]:
-    """An action as four floats within [-1, 1]."""
-    array = np.asarray(action, dtype=np.float64)
-    if array.shape != (4,):
-        raise ValueError(f"the action has shape {array.shape}: it must be (4,), forward, right, turn and look")
-    if np.isnan(array).any():
-        raise ValueError(f"the action is {array.tolist()}: NaN is not a movement")
-    return np.clip(array, -1.0, 1.0)
 
 
 def make_env(render_mode: RenderMode | None = None, **arguments: Any) -> NavEnv3D:
