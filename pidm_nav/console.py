@@ -48,7 +48,9 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | 
 
 
 def _text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 @contextmanager

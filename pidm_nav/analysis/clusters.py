@@ -25,6 +25,12 @@ def has_states(dataset: DemoDataset) -> bool:
     return dataset.task in TASKS and TASKS[dataset.task].shows_goals
 
 
+def check_map(dataset: DemoDataset) -> None:
+    """Refuse demonstrations that have no map to draw on."""
+    if not has_states(dataset):
+        raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D navigation task")
+
+
 def state_dataset(dataset: DemoDataset) -> DemoDataset:
     """Return the dataset with full states as observations, if it is of a 2D task; any other stays as it is."""
     if not has_states(dataset):

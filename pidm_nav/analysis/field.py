@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pidm_nav.analysis.clusters import Array, Floats, cluster_states, has_states, nearest, state_dataset
+from pidm_nav.analysis.clusters import Array, Floats, check_map, cluster_states, nearest, state_dataset
 from pidm_nav.analysis.gap import Gap, measure_gap
 from pidm_nav.analysis.tables import Row, to_rows
 from pidm_nav.demos.dataset import DemoDataset
@@ -99,15 +99,18 @@ class Field:
         return to_rows({**names, **{key: each[:, None] for key, each in columns.items()}, **asked})
 
 
-def check_demos(dataset: DemoDataset) -> None:
-    """Refuse demonstrations that no field can be measured on."""
-    if not has_states(dataset):
-        raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D navigation task")
+def check_field(dataset: DemoDataset, agent: NavPolicy | None = None, places: int | None = None) -> None:
+    """Refuse demonstrations, an agent or a number of places that no field can be measured with."""
+    check_map(dataset)
+    if places is not None and places < 1:
+        raise ValueError(f"places is {places}: at least 1 is needed")
     states = state_dataset(dataset)
     if dataset.env_kwargs.get("relative_goals") or states.observation_dim != dataset.observation_dim:
         raise ValueError(
             "the field needs demonstrations that observe full states: record them with the default options"
         )
+    if agent is not None:
+        inverse_dynamics_of(agent, dataset)
 
 
 def inverse_dynamics_of(agent: NavPolicy, dataset: DemoDataset) -> PIDM:
@@ -160,12 +163,9 @@ def measure_field(
         gap: Delta(s) of the dataset; measured here by default.
         rng: draws the clusters.
     """
-    check_demos(dataset)
+    check_field(dataset, places=places)
     states, model = state_dataset(dataset), inverse_dynamics_of(agent, dataset)
-    places = PLACES.get(dataset.task, OTHER_PLACES) if places is None else places
-    if places < 1:
-        raise ValueError(f"places is {places}: at least 1 is needed")
-    found = cluster_states(states, places, rng)
+    found = cluster_states(states, places or PLACES.get(dataset.task, OTHER_PLACES), rng)
     every = states.transitions().state
     typical = every[nearest(found.centers, found.scale(every))]
     layout = demo_layout(states)
