@@ -99,8 +99,10 @@ class Field:
         return to_rows({**names, **{key: each[:, None] for key, each in columns.items()}, **asked})
 
 
-def check_field(dataset: DemoDataset, agent: NavPolicy | None = None, places: int | None = None) -> None:
-    """Refuse demonstrations, an agent or a number of places that no field can be measured with."""
+def check_field(agent: NavPolicy | None, dataset: DemoDataset, places: int | None = None) -> None:
+    """Refuse an agent, demonstrations or a number of places that no field can be measured with."""
+    from pidm_nav.agents.pidm import PIDM
+
     check_map(dataset)
     if places is not None and places < 1:
         raise ValueError(f"places is {places}: at least 1 is needed")
@@ -109,14 +111,8 @@ def check_field(dataset: DemoDataset, agent: NavPolicy | None = None, places: in
         raise ValueError(
             "the field needs demonstrations that observe full states: record them with the default options"
         )
-    if agent is not None:
-        inverse_dynamics_of(agent, dataset)
-
-
-def inverse_dynamics_of(agent: NavPolicy, dataset: DemoDataset) -> PIDM:
-    """Return the agent if it has an inverse dynamics model for states like the dataset's."""
-    from pidm_nav.agents.pidm import PIDM
-
+    if agent is None:
+        return
     if not isinstance(agent, PIDM):
         raise ValueError(f"the agent is {agent.name}, which has no inverse dynamics model: give a pidm agent")
     trained = agent.description.get("task", dataset.task)
@@ -128,7 +124,6 @@ def inverse_dynamics_of(agent: NavPolicy, dataset: DemoDataset) -> PIDM:
             f"the agent takes observations of shape {agent.observation_space.shape}, not {shape}: "
             "give demonstrations like those it was trained on"
         )
-    return agent
 
 
 def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
@@ -146,7 +141,7 @@ def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
 
 
 def measure_field(
-    agent: NavPolicy,
+    agent: PIDM,
     dataset: DemoDataset,
     places: int | None = None,
     gap: Gap | None = None,
@@ -163,15 +158,15 @@ def measure_field(
         gap: Delta(s) of the dataset; measured here by default.
         rng: draws the clusters.
     """
-    check_field(dataset, places=places)
-    states, model = state_dataset(dataset), inverse_dynamics_of(agent, dataset)
+    check_field(agent, dataset, places)
+    states = state_dataset(dataset)
     found = cluster_states(states, places or PLACES.get(dataset.task, OTHER_PLACES), rng)
     every = states.transitions().state
     typical = every[nearest(found.centers, found.scale(every))]
     layout = demo_layout(states)
     futures, moves = futures_around(layout, typical)
     repeated = np.repeat(typical, len(DIRECTIONS), axis=0)
-    actions = model.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
+    actions = agent.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
     delta = _delta_at(typical, gap or measure_gap(states, rng=rng))
     title = demonstrator_title(dataset)
     return Field(dataset.task, title, layout, typical, moves, actions.reshape(moves.shape), delta)
@@ -202,7 +197,7 @@ def plot_field(fields: Sequence[Field]) -> Figure:
             ax.quiver(*positions.T, *reach[:, j].T, color=HUES[j], width=0.0045, headaxislength=3.6, zorder=5, **arrows)
         marks = ax.scatter(positions[:, 0], positions[:, 1], c=field.delta, zorder=6, **dots)
         row = field.summary()
-        ax.set_title(f"{task_title(field.task)}, {field.demonstrator}", fontsize=12, loc="left")
+        ax.set_title(f"{task_title(field.task)}, {field.demonstrator}", fontsize=12, loc="left", y=1.0)
         turns = f"turn {row['turn_where_delta_large']:.2f} where Δ is large, {row['turn_elsewhere']:.2f} elsewhere"
         ax.set_xlabel(f"{turns}; Spearman {row['turn_spearman']:.2f}", fontsize=9)
         _compass(ax)

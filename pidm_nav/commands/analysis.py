@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -22,8 +22,6 @@ from pidm_nav.tasks import find_task
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Found = TypeVar("Found")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
@@ -38,28 +36,16 @@ class Analysis:
     seed: int = 0
     """Seed of every random choice."""
 
-    def load(self) -> list[DemoDataset]:
+    def load(self) -> tuple[list[DemoDataset], np.random.Generator]:
         """Load the demonstrations, after checking everything that can be checked before any work."""
-        if self.seed < 0:
-            raise ValueError(f"--seed is {self.seed}: it must be 0 or more")
+        check_seed(self.seed)
         datasets = load_all(self.demos)
         wanted = None if self.task is None else find_task(self.task).name
         for label, dataset in datasets.items():
             if wanted not in (None, dataset.task):
                 raise ValueError(f"'{label}' holds demonstrations of {dataset.task}, not of {wanted}: give other files")
         writable_folder(self.out)
-        return list(datasets.values())
-
-    def measure(
-        self, datasets: Sequence[DemoDataset], function: Callable[[DemoDataset, np.random.Generator], Found]
-    ) -> list[Found]:
-        """Measure each dataset, all with one random generator."""
-        rng, found = np.random.default_rng(self.seed), []
-        with progress_bar("demonstrations", len(datasets), show=len(datasets) > 1) as advance:
-            for dataset in datasets:
-                found.append(function(dataset, rng))
-                advance(1)
-        return found
+        return list(datasets.values()), np.random.default_rng(self.seed)
 
     def save(self, figure: Figure, name: str, **tables: Sequence[Row]) -> None:
         """Write NAME.png, and each table to a CSV file."""
@@ -67,6 +53,20 @@ class Analysis:
         for table, rows in tables.items():
             write_rows(self.out / f"{table}.csv", rows)
         say(f"The figure and the tables of {name} are in {self.out}.")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that NumPy cannot use."""
+    if seed < 0:
+        raise ValueError(f"--seed is {seed}: it must be 0 or more")
+
+
+def each(datasets: Sequence[DemoDataset]) -> Iterator[DemoDataset]:
+    """Yield the datasets, with a progress bar if there are several."""
+    with progress_bar("demonstrations", len(datasets), show=len(datasets) > 1) as advance:
+        for dataset in datasets:
+            yield dataset
+            advance(1)
 
 
 def print_rows(rows: Sequence[Row], columns: Mapping[str, str], title: str) -> None:
@@ -77,7 +77,12 @@ def print_rows(rows: Sequence[Row], columns: Mapping[str, str], title: str) -> N
 
 def pivot(curves: Sequence[Any], key: str, value: str) -> list[Row]:
     """Return one row per curve, with a column for each value of `key`."""
-    return [{**each.rows()[0], **{str(row[key]): row[value] for row in each.rows()}} for each in curves]
+    return [{**curve.rows()[0], **{str(row[key]): row[value] for row in curve.rows()}} for curve in curves]
+
+
+def all_rows(found: Sequence[Any]) -> list[Row]:
+    """Return the rows of all results."""
+    return [row for result in found for row in result.rows()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,18 +106,18 @@ class Gap(Analysis):
         from pidm_nav.analysis.clusters import check_map
         from pidm_nav.analysis.gap import measure_gap, plot_gap
 
-        datasets = self.load()
+        datasets, rng = self.load()
         for dataset in datasets:
             check_map(dataset)
         options = (self.clusters, self.horizon, self.radius, self.keep_goals_apart)
-        gaps = self.measure(datasets, lambda dataset, rng: measure_gap(dataset, *options, rng=rng))
-        rows = [each.summary() for each in gaps]
+        gaps = [measure_gap(dataset, *options, rng=rng) for dataset in each(datasets)]
+        rows = [gap.summary() for gap in gaps]
         columns = {"variance": "Var(a|s)", "delta": "mean Δ", "chance": "by chance", "corrected": "corrected"}
         columns |= {f"delta_{zone}": zone for zone in ("arriving", "leaving", "elsewhere")}
         columns |= {"delta_ratio": "near / elsewhere"}
         steps = "one step" if self.horizon == 1 else f"{self.horizon} steps"
         print_rows(rows, columns, f"Δ(s): what the state {steps} ahead tells about the action")
-        self.save(plot_gap(gaps), "gap", gap=rows, gap_clusters=[row for each in gaps for row in each.rows()])
+        self.save(plot_gap(gaps), "gap", gap=rows, gap_clusters=all_rows(gaps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,25 +141,23 @@ class Field(Analysis):
         from pidm_nav.agents import PRESETS, load_agent, train
         from pidm_nav.analysis.field import check_field, measure_field, plot_field
 
-        datasets = self.load()
+        datasets, rng = self.load()
         agent = None if self.agent is None else load_agent(self.agent)
         for dataset in datasets:
-            check_field(dataset, agent, self.places)
+            check_field(agent, dataset, self.places)
         preset = PRESETS["fast"]
         config = replace(preset, seed=self.seed, steps=preset.steps if self.steps is None else self.steps)
-
-        def measure(dataset: DemoDataset, rng: np.random.Generator) -> Any:
-            asked = agent or train("pidm", dataset, config, progress=True)
-            return measure_field(asked, dataset, self.places, rng=rng)
-
-        fields = self.measure(datasets, measure)
-        rows = [each.summary() for each in fields]
+        fields = []
+        for dataset in datasets:
+            asked: Any = agent or train("pidm", dataset, config, progress=True)
+            fields.append(measure_field(asked, dataset, self.places, rng=rng))
+        rows = [field.summary() for field in fields]
         columns = {"places": "places"}
         for name in ("turn", "gain"):
             columns |= {f"{name}_where_delta_large": f"{name}, Δ large", f"{name}_elsewhere": "elsewhere"}
             columns |= {f"{name}_spearman": "Spearman with Δ"}
         print_rows(rows, columns, "How far the action follows the queried future")
-        self.save(plot_field(fields), "field", field=rows, field_places=[row for each in fields for row in each.rows()])
+        self.save(plot_field(fields), "field", field=rows, field_places=all_rows(fields))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,16 +183,14 @@ class Predictor(Analysis):
         from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
         from pidm_nav.analysis.predictor import error_curve, plot_error_curves
 
-        datasets = self.load()
+        datasets, rng = self.load()
         correlation = sweep_correlation(self.results, datasets) if self.results else None
         options = (self.predictor, self.sizes or None, self.subsets, self.horizon)
-        curves = self.measure(datasets, lambda dataset, rng: error_curve(dataset, *options, rng=rng))
-        sizes = sorted({size for each in curves for size in each.sizes})
-        columns = {str(size): str(size) for size in sizes}
+        curves = [error_curve(dataset, *options, rng=rng) for dataset in each(datasets)]
+        columns = {str(size): str(size) for size in sorted({size for curve in curves for size in curve.sizes})}
         title = "Prediction error on held-out episodes, by number of training demonstrations"
         print_rows(pivot(curves, "demos", "error"), columns, title)
-        rows = [row for each in curves for row in each.rows()]
-        self.save(plot_error_curves(curves), "predictor", predictor=rows)
+        self.save(plot_error_curves(curves), "predictor", predictor=all_rows(curves))
         if correlation is not None:
             words = f"Spearman {correlation.spearman:.2f} (p = {correlation.p:.1g})"
             say(f"Prediction error and goals reached over {len(correlation.points)} settings: {words}")
@@ -208,13 +209,12 @@ class Horizon(HorizonStudy, Analysis):
         """Measure, save and print the curves."""
         from pidm_nav.analysis.horizon import horizon_curve, plot_horizon_curves
 
-        curves = self.measure(self.load(), lambda dataset, rng: horizon_curve(dataset, self, rng=rng))
-        horizons = sorted({k for each in curves for k in each.horizons})
-        columns = {str(k): f"k={k}" for k in horizons}
+        datasets, rng = self.load()
+        curves = [horizon_curve(dataset, self, rng=rng) for dataset in each(datasets)]
+        columns = {str(k): f"k={k}" for k in sorted({k for curve in curves for k in curve.horizons})}
         print_rows(pivot(curves, "horizon", "future_variance"), columns, "Var(future | state), px²")
         print_rows(pivot(curves, "horizon", "squared_error"), columns, "Squared prediction error, px²")
-        rows = [row for each in curves for row in each.rows()]
-        self.save(plot_horizon_curves(curves), "horizon", horizon=rows)
+        self.save(plot_horizon_curves(curves), "horizon", horizon=all_rows(curves))
 
 
 @dataclass(frozen=True)
@@ -235,10 +235,7 @@ class Theory:
         """Save and print the report."""
         from pidm_nav.theory import run
 
-        if self.seed < 0:
-            raise ValueError(f"--seed is {self.seed}: it must be 0 or more")
+        check_seed(self.seed)
         rows = run(writable_folder(self.out), self.seed, self.fast)
-        columns = {"check": "Check", "problem": "Problem", "setting": "Setting", "predicted": "Predicted"}
-        columns |= {"relation": "", "measured": "Measured", "error": "±", "holds": "Holds"}
-        print_table([{**row, "holds": "yes" if row["holds"] else "NO"} for row in rows], columns)
+        print_table([{**row, "holds": "yes" if row["holds"] else "NO"} for row in rows])
         say(f"The figure and the table are in {self.out}.")
