@@ -8,7 +8,7 @@ Run it:  python examples/03_record_and_train.py [--fast] [--out my_demos.npz]
 
 import argparse
 
-from pidm_nav.agents import TrainConfig, train
+from pidm_nav.agents import train
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.recorder.demo_file import DemoFile
@@ -42,6 +42,6 @@ session.close()
 demos = load_demos(arguments.out)
 summary = demos.summary()
 print(f"{arguments.out} holds {summary.episodes} episodes of {summary.mean_length:.0f} steps on average")
-agent = train("pidm", demos, TrainConfig(steps=100 if arguments.fast else 2000))
+agent = train("pidm", demos, steps=100 if arguments.fast else 2000)
 result = evaluate(agent, "four-room", episodes=10 if arguments.fast else 50)
 print(f"PIDM trained on them reaches {result.mean_goal_ratio:.0%} of the goals")
