@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pidm_nav.agents import AGENTS, BC, PIDM
-from pidm_nav.agents.predictors import NearestNeighbour, Oracle, TimeIndexed
+from pidm_nav.agents.predictors import NearestNeighbor, Oracle, TimeIndexed
 from pidm_nav.agents.train import dataset_spaces, make_agent
 from pidm_nav.analysis.clusters import cluster_states, state_dataset
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
@@ -259,7 +259,7 @@ def test_errors_are_those_of_the_nearest_state_with_as_many_goals(demos):
         same = split_state(known.state)[2] == split_state(state)[2]
         apart = np.linalg.norm(known.state[same, :2].astype(float) - state[:2], axis=1)
         distances.append(np.linalg.norm(known.future[same][apart.argmin()].astype(float) - future))
-    errors = prediction_errors(NearestNeighbour().fit(training, 3), held_out, 3)
+    errors = prediction_errors(NearestNeighbor().fit(training, 3), held_out, 3)
     assert errors.distance == pytest.approx(np.mean(distances), rel=1e-6)
 
 
@@ -332,7 +332,7 @@ def test_a_sweeps_performance_stands_beside_the_error_of_its_own_demonstrations(
     for cell in Sweep({"maze": demos["maze"]}, ("pidm",), (2,), 2, "astar").cells():
         training = sample_demos(demos["maze"], cell)
         others = [i for i, episode in enumerate(demos["maze"]) if episode not in training.episodes]
-        errors.append(prediction_errors(NearestNeighbour().fit(training), demos["maze"][others]).distance)
+        errors.append(prediction_errors(NearestNeighbor().fit(training), demos["maze"][others]).distance)
     assert found.points[1].error == pytest.approx(np.mean(errors))
     assert found.spearman == pytest.approx(-1) and len(plot_correlation(found).axes) == 1
 
