@@ -93,15 +93,7 @@ def color_by_demonstrator(items: Sequence[Any]) -> dict[str, str]:
 def panels(
     count: int, width: float = 4.6, height: float = 4.6, columns: int = 2, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of `count` panels.
-
-    Args:
-        count: the number of panels.
-        width: the width of one panel in inches.
-        height: the height of one panel in inches.
-        columns: the largest number of panels per row; with two, a page that is 900 pixels wide shows them well.
-        **options: passed on to `Figure.subplots`, for example sharey=True.
-    """
+    """Make a figure of panels, each of a size in inches and so many per row; options go to `Figure.subplots`."""
     from matplotlib.figure import Figure
 
     columns = min(count, columns)

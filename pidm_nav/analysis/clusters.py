@@ -16,13 +16,17 @@ from pidm_nav.world2d.state import POSITION
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-MOST_CLUSTERS = 500
-STEPS_PER_CLUSTER = 4  # at least, unless the number of clusters is given
 
 
 def has_states(dataset: DemoDataset) -> bool:
     """Return whether a dataset is of a 2D task, whose states show the goals and whose map can be drawn."""
     return dataset.task in TASKS and TASKS[dataset.task].shows_goals
+
+
+def check_map(dataset: DemoDataset) -> None:
+    """Refuse demonstrations that have no map to draw on."""
+    if not has_states(dataset):
+        raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D navigation task")
 
 
 def state_dataset(dataset: DemoDataset) -> DemoDataset:
@@ -33,11 +37,6 @@ def state_dataset(dataset: DemoDataset) -> DemoDataset:
     kept = {k: v for k, v in dataset.env_kwargs.items() if k not in ("relative_goals", "observe_goals")}
     source = {"made_by": dataset.source.get("made_by", "unknown"), "env_kwargs": kept}
     return DemoDataset(dataset.task, tuple(episodes), source)
-
-
-def goal_columns(dataset: DemoDataset) -> list[int]:
-    """Return the columns of the reached flags in the states of a 2D task; empty for any other environment."""
-    return list(dataset.goal_flags) if has_states(dataset) else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +80,7 @@ def cluster_states(
     if dataset.episodes[0].observations.ndim != 2:
         raise ValueError("these demonstrations hold images: clusters need states, one row of numbers per step")
     if clusters is None:
-        clusters = max(1, min(MOST_CLUSTERS, dataset.num_steps // STEPS_PER_CLUSTER))
+        clusters = max(1, min(500, dataset.num_steps // 4))
     states = np.concatenate([episode.observations for episode in dataset]).astype(np.float64)
     features = np.flatnonzero(np.ptp(states, axis=0) > 0)
     distinct = len(np.unique(states[:, features], axis=0))
@@ -95,7 +94,7 @@ def cluster_states(
         weight /= states[:, features].std(axis=0)
     elif keep_goals_apart:
         apart = 2 * float(np.hypot(*np.ptp(states[:, POSITION], axis=0)))
-        weight[np.isin(features, goal_columns(dataset))] = apart
+        weight[np.isin(features, dataset.goal_flags)] = apart
     # One start from k-means++ is enough with hundreds of centers: others differ in the third digit.
     means = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(states[:, features] * weight)
     return StateClusters(features, weight, means.cluster_centers_)

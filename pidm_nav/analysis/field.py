@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pidm_nav.analysis.clusters import Array, Floats, cluster_states, has_states, nearest, state_dataset
+from pidm_nav.analysis.clusters import Array, Floats, check_map, cluster_states, nearest, state_dataset
 from pidm_nav.analysis.gap import Gap, measure_gap
 from pidm_nav.analysis.tables import Row, to_rows
 from pidm_nav.demos.dataset import DemoDataset
@@ -99,21 +99,20 @@ class Field:
         return to_rows({**names, **{key: each[:, None] for key, each in columns.items()}, **asked})
 
 
-def check_demos(dataset: DemoDataset) -> None:
-    """Refuse demonstrations that no field can be measured on."""
-    if not has_states(dataset):
-        raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D navigation task")
+def check_field(agent: NavPolicy | None, dataset: DemoDataset, places: int | None = None) -> None:
+    """Refuse an agent, demonstrations or a number of places that no field can be measured with."""
+    from pidm_nav.agents.pidm import PIDM
+
+    check_map(dataset)
+    if places is not None and places < 1:
+        raise ValueError(f"places is {places}: at least 1 is needed")
     states = state_dataset(dataset)
     if dataset.env_kwargs.get("relative_goals") or states.observation_dim != dataset.observation_dim:
         raise ValueError(
             "the field needs demonstrations that observe full states: record them with the default options"
         )
-
-
-def inverse_dynamics_of(agent: NavPolicy, dataset: DemoDataset) -> PIDM:
-    """Return the agent if it has an inverse dynamics model for states like the dataset's."""
-    from pidm_nav.agents.pidm import PIDM
-
+    if agent is None:
+        return
     if not isinstance(agent, PIDM):
         raise ValueError(f"the agent is {agent.name}, which has no inverse dynamics model: give a pidm agent")
     trained = agent.description.get("task", dataset.task)
@@ -125,7 +124,6 @@ def inverse_dynamics_of(agent: NavPolicy, dataset: DemoDataset) -> PIDM:
             f"the agent takes observations of shape {agent.observation_space.shape}, not {shape}: "
             "give demonstrations like those it was trained on"
         )
-    return agent
 
 
 def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
@@ -143,7 +141,7 @@ def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
 
 
 def measure_field(
-    agent: NavPolicy,
+    agent: PIDM,
     dataset: DemoDataset,
     places: int | None = None,
     gap: Gap | None = None,
@@ -160,18 +158,15 @@ def measure_field(
         gap: Delta(s) of the dataset; measured here by default.
         rng: draws the clusters.
     """
-    check_demos(dataset)
-    states, model = state_dataset(dataset), inverse_dynamics_of(agent, dataset)
-    places = PLACES.get(dataset.task, OTHER_PLACES) if places is None else places
-    if places < 1:
-        raise ValueError(f"places is {places}: at least 1 is needed")
-    found = cluster_states(states, places, rng)
+    check_field(agent, dataset, places)
+    states = state_dataset(dataset)
+    found = cluster_states(states, places or PLACES.get(dataset.task, OTHER_PLACES), rng)
     every = states.transitions().state
     typical = every[nearest(found.centers, found.scale(every))]
     layout = demo_layout(states)
     futures, moves = futures_around(layout, typical)
     repeated = np.repeat(typical, len(DIRECTIONS), axis=0)
-    actions = model.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
+    actions = agent.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
     delta = _delta_at(typical, gap or measure_gap(states, rng=rng))
     title = demonstrator_title(dataset)
     return Field(dataset.task, title, layout, typical, moves, actions.reshape(moves.shape), delta)
@@ -202,7 +197,7 @@ def plot_field(fields: Sequence[Field]) -> Figure:
             ax.quiver(*positions.T, *reach[:, j].T, color=HUES[j], width=0.0045, headaxislength=3.6, zorder=5, **arrows)
         marks = ax.scatter(positions[:, 0], positions[:, 1], c=field.delta, zorder=6, **dots)
         row = field.summary()
-        ax.set_title(f"{task_title(field.task)}, {field.demonstrator}", fontsize=12, loc="left")
+        ax.set_title(f"{task_title(field.task)}, {field.demonstrator}", fontsize=12, loc="left", y=1.0)
         turns = f"turn {row['turn_where_delta_large']:.2f} where Δ is large, {row['turn_elsewhere']:.2f} elsewhere"
         ax.set_xlabel(f"{turns}; Spearman {row['turn_spearman']:.2f}", fontsize=9)
         _compass(ax)

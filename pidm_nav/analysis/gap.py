@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.analysis.clusters import Array, Floats, Integers, cluster_states, goal_columns, state_dataset
+from pidm_nav.analysis.clusters import Array, Floats, Integers, cluster_states, has_states, state_dataset
 from pidm_nav.analysis.tables import Row, to_rows
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout
@@ -174,7 +174,7 @@ def measure_gap(
     def average(values: Array) -> Floats:
         return np.asarray(np.bincount(row, values.astype(np.float64)) / parts.count)
 
-    flags = goal_columns(dataset)
+    flags = list(dataset.goal_flags) if has_states(dataset) else []
     distance, zones = np.full(len(now), np.nan), np.tile([False, False, True], (len(now), 1))
     if flags:
         distance, zones = goal_zones(transitions.state, radius)

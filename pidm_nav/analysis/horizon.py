@@ -33,23 +33,22 @@ HORIZONS = (1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
 MOST_TRAINING = 40
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HorizonStudy:
-    """What is compared over horizons."""
+    """The options of `horizon_curve`."""
 
     predictor: Literal["nearest", "time", "learned"] = "nearest"
-    """state predictor to test"""
+    """State predictor to test."""
     horizons: tuple[int, ...] = ()
-    """numbers of steps ahead; defaults to those of 1, 5, 10, ..., 50 that the shortest episode has"""
+    """Numbers of steps ahead; by default those of 1, 5, 10, ..., 50 that the shortest episode has."""
     splits: int = 100
-    """number of random splits into training and held-out episodes, the same for every horizon"""
+    """Number of random splits into training and held-out episodes, the same for every horizon."""
     training: int | None = None
-    """number of episodes to fit the predictor on; defaults to four fifths of them, at most 40"""
+    """Number of episodes to fit the predictor on; by default four fifths of all, at most 40."""
     clusters: int | None = None
-    """number of K-means clusters that stand for knowing the state; defaults to 500, or fewer for few demonstrations"""
+    """Number of K-means clusters that stand for knowing the state; by default 500, or a quarter of the steps."""
     clamp_end: bool = False
-    """also count steps whose future is cut off by the episode's end, as its last state. They are easy to predict, so
-    both curves bend down where the horizon nears the length of the episodes"""
+    """Also count steps whose future is cut off by the episode's end, as its last state, which is easy to predict."""
 
 
 def future_variance(dataset: DemoDataset, clusters: StateClusters, horizon: int, clamp_end: bool) -> float:

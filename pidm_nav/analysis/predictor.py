@@ -87,14 +87,7 @@ def steps_to_count(dataset: DemoDataset, horizon: int, clamp_end: bool) -> NDArr
 def prediction_errors(
     predictor: StatePredictor, held_out: DemoDataset, horizon: int = 1, clamp_end: bool = True
 ) -> Errors:
-    """Measure the errors of a fitted predictor on episodes it has not seen.
-
-    Args:
-        predictor: a predictor fitted with the same horizon.
-        held_out: the episodes to predict.
-        horizon: number of steps ahead.
-        clamp_end: also count the last steps of an episode, whose future is its last state.
-    """
+    """Measure the errors of a predictor, fitted with the same horizon, on episodes it has not seen."""
     counted = steps_to_count(held_out, horizon, clamp_end)
     difference = predict_episodes(predictor, held_out).astype(np.float64) - held_out.transitions(horizon).future
     squared = np.einsum("nd,nd->n", difference, difference)[counted]
@@ -139,16 +132,7 @@ def error_curve(
     *,
     rng: np.random.Generator,
 ) -> ErrorCurve:
-    """Measure errors on held-out episodes for random subsets of demonstrations.
-
-    Args:
-        dataset: demonstrations.
-        predictor: a name in `PREDICTORS`, or a function that makes one.
-        sizes: numbers of training demonstrations; defaults to those of 1, 2, 5, 10, ..., 45 that leave one held out.
-        subsets: number of random subsets per size.
-        horizon: number of steps ahead.
-        rng: draws the subsets.
-    """
+    """Measure errors on held-out episodes for random subsets of each size; sizes default to those in SIZES that fit."""
     sizes = [size for size in SIZES if size < len(dataset)] if sizes is None else sizes
     if not sizes or min(sizes) < 1 or max(sizes) >= len(dataset):
         raise ValueError(
