@@ -201,10 +201,10 @@ def test_an_expert_of_another_world_is_refused(play, tmp_path):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder as train leaves it; the agent is a bad one."""
-    from pidm_nav.agents import TrainConfig, train
+    from pidm_nav.agents import train
 
     folder = tmp_path_factory.mktemp("runs") / "x"
-    train("bc", load_demos("zigzag/astar")[:1], TrainConfig(steps=2), folder)
+    train("bc", load_demos("zigzag/astar")[:1], out=folder, steps=2)
     return folder
 
 

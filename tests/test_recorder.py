@@ -610,6 +610,14 @@ def test_closing_the_window_keeps_what_was_kept(tmp_path, monkeypatch, capsys, d
     assert len(load_demos(tmp_path / "mine.npz")) == 1
 
 
+def test_the_command_records_anybodys_environment(tmp_path, monkeypatch, capsys, display, saved_at_once):
+    script = [*frames([], 2), *frames([key("right")], 9), *frames([key("right", False), *press("return")], 2)]
+    record(monkeypatch, script, "--task", "Pendulum-v1", "--out", tmp_path / "p.npz")
+    data = load_demos(tmp_path / "p.npz")
+    assert data.task == "Pendulum-v1" and data.source["env_kwargs"] == {} and data[0].actions.max() == 2
+    assert "1 episodes recorded" in capsys.readouterr().out and not check_demos(data).mismatches
+
+
 def test_a_session_played_with_a_gamepad(tmp_path, display, saved_at_once):
     pad = VirtualGamepad()
     session = new_session(tmp_path / "mine.npz", task="zigzag", episodes=1)

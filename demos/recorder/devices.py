@@ -117,14 +117,11 @@ class Keyboard:
 
         if event.type == pygame.WINDOWFOCUSLOST:
             self._ramp.held.clear()  # the releases will go to another window
-        action = self._actions.get(event.key) if event.type in (pygame.KEYDOWN, pygame.KEYUP) else None
-        if action is None:
-            return None
-        if event.type == pygame.KEYUP:
-            self._ramp.release(action)
-            return None
-        self._ramp.press(action)
-        return action
+        pressed = event.type == pygame.KEYDOWN
+        action = self._actions.get(event.key) if pressed or event.type == pygame.KEYUP else None
+        if action is not None:
+            (self._ramp.press if pressed else self._ramp.release)(action)
+        return action if pressed else None
 
     def sticks(self, seconds: float) -> tuple[Stick, Stick]:
         """Return the two sticks that the keys stand for."""
@@ -155,7 +152,10 @@ class Gamepad:
         self._wires: dict[str, str] = self._controller.get_mapping() if self._controller is not None else {}
         for action in ACTIONS:
             for button in controls.buttons_for(action):
-                self._bind(button, action)
+                if isinstance(button, str) and self._controller is None:
+                    button = RAW_BUTTONS.get(button, self._joystick.get_numbuttons())
+                if isinstance(button, str) or button < self._joystick.get_numbuttons():
+                    self._actions.setdefault(button, action)
 
     @property
     def kind(self) -> str:
@@ -194,15 +194,6 @@ class Gamepad:
         stick, camera = self._ramp.move(seconds)
         return max((x, y), stick, key=_deflection), max((turn, look), camera, key=_deflection)
 
-    def _bind(self, button: str | int, action: Action) -> None:
-        """Give a button its meaning, if the device has it."""
-        if isinstance(button, str) and self._controller is None:
-            if button not in RAW_BUTTONS:
-                return
-            button = RAW_BUTTONS[button]
-        if isinstance(button, str) or button < self._joystick.get_numbuttons():
-            self._actions.setdefault(button, action)
-
     def _is_down(self, button: str | int) -> bool:
         if isinstance(button, str):
             assert self._controller is not None
@@ -233,9 +224,10 @@ class Inputs:
         self._wanted = device
         self._pads: dict[int, Gamepad] = {}
         self._keyboard = Keyboard(controls)
+        self.active: Gamepad | Keyboard = self._keyboard
         for index in range(_start_sdl()):
-            self._add(index)
-        self.active: Gamepad | Keyboard = self._choose()
+            self._plug_in(index, may_switch=False)
+        self.active = self._choose()
 
     def read(self, events: Iterable[pygame.event.Event], seconds: float, may_switch: bool = True) -> Reading:
         """Return what the person does.
@@ -284,23 +276,17 @@ class Inputs:
         found = ", ".join([f"'{pad.name}'" for pad in pads] + [KEYBOARD])
         raise ValueError(f"there is no device '{self._wanted}': choose one of {found}")
 
-    def _add(self, index: int) -> Gamepad | None:
-        """Open a device; None if it is open already or gone again."""
+    def _plug_in(self, index: int, may_switch: bool) -> None:
+        """Open a device, and take it up where any device may be, or where it is the chosen one that comes back."""
         import pygame
 
-        with suppress(pygame.error):
+        lost = self.active is not self._keyboard and self.active not in self._pads.values()
+        with suppress(pygame.error):  # raised where it is gone again
             pad = Gamepad(index, self.controls)
             if pad.id not in self._pads:
                 self._pads[pad.id] = pad
-                return pad
-        return None
-
-    def _plug_in(self, index: int, may_switch: bool) -> None:
-        """Open a device and take it up: where any device may be, or where it is the chosen one that comes back."""
-        pad = self._add(index)
-        lost = self.active is not self._keyboard and self.active not in self._pads.values()
-        if pad is not None and ((lost and pad.name == self.active.name) or (may_switch and self._wanted is None)):
-            self.active = pad
+                if (lost and pad.name == self.active.name) or (may_switch and self._wanted is None):
+                    self.active = pad
 
     def _unplug(self, instance_id: int) -> str | None:
         """Forget a device, and return its name if it was the one in use."""

@@ -33,8 +33,7 @@ class Seat:
     """What recording and playing have in common."""
 
     task: str | None = None
-    """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout), or any
-    Gymnasium id with up to four continuous actions, such as Pendulum-v1."""
+    """Task: four-room, zigzag, maze, multiroom, one of these with -3d, tour-3d, custom, or any Gymnasium id."""
     device: str | None = None
     """Device to play with: keyboard, or a gamepad's number or part of its name; by default whichever is used."""
     mapping: Path | None = None
@@ -132,12 +131,13 @@ class Record(Seat):
 class Play(Seat):
     """Play a task yourself, or race an agent: same map, same noise, same number of steps per second.
 
+    Without --task, you play the one that the agent was trained on.
+
     Example: pidm-nav play --task maze
     """
 
     agent: str | None = None
-    """Rival: a folder that train wrote, or an expert (astar or human-like; in 3D scripted); by default you play alone,
-    and without --task it is the one that the agent was trained on."""
+    """Rival: a folder that train wrote, or an expert (astar, human-like; in 3D scripted); by default you play alone."""
     rounds: int | None = None
     """Number of rounds; by default until you quit."""
 
