@@ -55,7 +55,9 @@ def _make_table(rows: Rows, columns: Mapping[str, str], title: str = "") -> Tabl
 
 
 def _text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 @contextmanager

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pidm_nav.files import atomic_file
+from pidm_nav.tasks import TASKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +27,11 @@ DEMONSTRATOR_TITLES = {"human": "human", "human-like": "human-like", "astar": "A
 # Blue and orange are the paper's colors for people and for the planner.
 DEMONSTRATOR_COLORS = {"human": "#1f77b4", "human-like": "#9467bd", "astar": "#ff7f0e"}
 OTHER_DEMONSTRATOR_COLORS = ("#2ca02c", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f")
+
+
+def task_title(name: str) -> str:
+    """Return a task's name as tables and figures show it."""
+    return TASKS[name].title if name in TASKS else name
 
 
 def agent_title(name: str) -> str:
@@ -76,18 +84,16 @@ def demonstrator_colors(made_by: Iterable[str | DemoDataset]) -> list[str]:
     return colors
 
 
+def color_by_demonstrator(items: Sequence[Any]) -> dict[str, str]:
+    """Return the color of each `demonstrator` that the items of a figure have."""
+    names = list(dict.fromkeys(item.demonstrator for item in items))
+    return dict(zip(names, demonstrator_colors(names), strict=True))
+
+
 def panels(
     count: int, width: float = 4.6, height: float = 4.6, columns: int = 2, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of `count` panels.
-
-    Args:
-        count: the number of panels.
-        width: the width of one panel in inches.
-        height: the height of one panel in inches.
-        columns: the largest number of panels per row; with two, a page that is 900 pixels wide shows them well.
-        **options: passed on to `Figure.subplots`, for example sharey=True.
-    """
+    """Make a figure of panels, each of a size in inches and so many per row; options go to `Figure.subplots`."""
     from matplotlib.figure import Figure
 
     columns = min(count, columns)
@@ -97,6 +103,15 @@ def panels(
     for spare in axes[count:]:
         spare.set_visible(False)
     return figure, axes[:count]
+
+
+def task_panels(items: Sequence[Any]) -> tuple[Figure, list[tuple[Axes, list[Any]]]]:
+    """Make one titled panel for each `task` that the items have, and return each with the items of its task."""
+    tasks = list(dict.fromkeys(item.task for item in items))
+    figure, axes = panels(len(tasks), height=3.2)
+    for ax, task in zip(axes, tasks, strict=True):
+        ax.set_title(task_title(task), fontsize=12)
+    return figure, [(ax, [item for item in items if item.task == task]) for ax, task in zip(axes, tasks, strict=True)]
 
 
 def draw_room(ax: Axes, layout: Layout) -> None:
@@ -110,6 +125,14 @@ def draw_room(ax: Axes, layout: Layout) -> None:
         number.set(path_effects=[withStroke(linewidth=2.5, foreground="white")], fontsize=9, fontweight="bold")
         number.set_zorder(9)
     ax.spines[:].set_visible(False)
+
+
+def draw_band(ax: Axes, x: Sequence[float], values: Any, color: str, label: str | None = None) -> None:
+    """Draw the mean of values (X, N) over x, and a band of one standard deviation that stays above zero."""
+    mean, std = values.mean(axis=1), values.std(axis=1)
+    low = np.maximum(mean - std, mean / 10)  # a logarithmic axis has no room for zero
+    ax.fill_between(x, low, mean + std, color=color, alpha=0.18, linewidth=0)
+    ax.plot(x, mean, color=color, marker="o", markersize=4, label=label)
 
 
 def tidy(ax: Axes) -> None:
