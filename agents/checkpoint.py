@@ -18,12 +18,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pidm_nav.version import __version__
 from pidm_nav.agents.config import AgentConfig, TrainConfig
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import write_bytes, write_json
+from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"
 STATE_FILE = "training.safetensors"
@@ -190,9 +190,7 @@ def load_agent(
         agent.restore(memory)
     except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
         raise ValueError(f"the description and the weights in {folder} do not fit together: train again") from error
-    for kind, own, given in (("observation", observations, observation_space), ("action", actions, action_space)):
-        if given is not None and not same_space(own, given):
-            raise ValueError(f"the agent in {folder} was trained for {kind} space {own}, not for {given}")
+    agent.check_spaces(observation_space or observations, action_space or actions, "your environment")
     agent.description = description
     return agent.eval()
 
@@ -206,15 +204,6 @@ def _read_config(config_class: type[AgentConfig], values: dict[str, Any], folder
         return msgspec.convert(values, config_class)
     except msgspec.ValidationError as error:
         raise ValueError(f"the options in {Path(folder) / DESCRIPTION} are damaged ({error}): train again") from None
-
-
-def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
-    """Return whether two boxes have the same shape and bounds."""
-    return (
-        isinstance(given, spaces.Box)
-        and own.shape == given.shape
-        and bool(np.allclose(own.low, given.low) and np.allclose(own.high, given.high))
-    )
 
 
 def fingerprint(

@@ -14,13 +14,13 @@ MAX_SHIFT = 15  # the smallest frame that the CNN takes has 16 pixels per side
 class AgentConfig:
     """Settings that every agent has; the defaults are the paper's for 2D navigation."""
 
-    encoder_sizes: tuple[int, ...] = (512, 1024, 256)  # layer sizes of the state encoder; batch norm follows the last
-    head_sizes: tuple[int, ...] = (256,)  # sizes of the layers between embedding and action
-    scale_observations: bool = True  # scale observations by the bounds of their space instead of using raw numbers
-    reach: float = 8.0  # the bounds of the observation space are scaled to plus and minus this value
-    frames: str = "cnn"  # encoder for images: cnn (trained), or frozen: random, agent:FOLDER, vit:FOLDER, vit:HUB-NAME
-    frame_size: int = 128  # size of the vector that the CNN turns an image into
-    history: tuple[int, ...] = (0, 6, 12)  # images that make up a state, in steps before the current one
+    encoder_sizes: tuple[int, ...] = (512, 1024, 256)  # Layer sizes of the state encoder; batch norm follows the last.
+    head_sizes: tuple[int, ...] = (256,)  # Sizes of the layers between embedding and action.
+    scale_observations: bool = True  # Scale observations by the bounds of their space instead of using raw numbers.
+    reach: float = 8.0  # The bounds of the observation space are scaled to plus and minus this value.
+    frames: str = "cnn"  # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, vit:FOLDER, vit:HUB-NAME.
+    frame_size: int = 128  # Size of the vector that the CNN turns an image into.
+    history: tuple[int, ...] = (0, 6, 12)  # Images that make up a state, in steps before the current one.
 
     def __post_init__(self) -> None:
         if not self.history or self.history[0] != 0 or any(a >= b for a, b in itertools.pairwise(self.history)):
@@ -31,22 +31,22 @@ class AgentConfig:
 class TrainConfig:
     """How an agent is trained; every agent has presets with values that suit it."""
 
-    learning_rate: float  # Adam's learning rate at the first step
-    steps: int = 2000  # number of gradient steps
-    batch_size: int = 128  # actions per step; the whole dataset where that is smaller
-    final_learning_rate: float = 0.0  # learning rate at the last step, reached linearly
-    decay_steps: int | None = None  # step at which the final learning rate is reached; defaults to the last step
-    gradient_clip: float | None = 1.0  # largest norm of the gradient; None for no limit
-    loss: Literal["l1", "mse"] = "mse"  # distance between actions: l1 as in the paper, or the squared error
-    average: float = 0.0  # decay of the exponential moving average of the weights; 0 keeps the last weights
-    exact_statistics: bool = True  # compute batch norm's statistics over all training data when training ends
-    window: int = 2  # consecutive actions that PIDM draws together, so that shared states are encoded once
-    shift: int = 0  # largest random shift of the images of a batch, in pixels; only where a CNN is trained
-    seed: int = 0  # seed of the weights and batches
-    checkpoints: tuple[int, ...] = ()  # steps after which to save a copy of the agent, besides the last
-    threads: int = 1  # torch threads during training; equal seeds give equal weights only with 1
-    log_every: int = 100  # steps between two entries of the loss log
-    save_every: int = 1000  # steps between two saves of the state that a killed training resumes from
+    learning_rate: float  # Adam's learning rate at the first step.
+    steps: int = 2000  # Number of gradient steps.
+    batch_size: int = 128  # Actions per step; the whole dataset where that is smaller.
+    final_learning_rate: float = 0.0  # Learning rate at the last step, reached linearly.
+    decay_steps: int | None = None  # Step at which the final learning rate is reached; defaults to the last step.
+    gradient_clip: float | None = 1.0  # Largest norm of the gradient; None for no limit.
+    loss: Literal["l1", "mse"] = "mse"  # Distance between actions: l1 as in the paper, or the squared error.
+    average: float = 0.0  # Decay of the exponential moving average of the weights; 0 keeps the last weights.
+    exact_statistics: bool = True  # Compute batch norm's statistics over all training data when training ends.
+    window: int = 2  # Consecutive actions that PIDM draws together, so that shared states are encoded once.
+    shift: int = 0  # Largest random shift of the images of a batch, in pixels; only where a CNN is trained.
+    seed: int = 0  # Seed of the weights and batches.
+    checkpoints: tuple[int, ...] = ()  # Steps after which to save a copy of the agent, besides the last.
+    threads: int = 1  # Torch threads during training; equal seeds give equal weights only with 1.
+    log_every: int = 100  # Steps between two entries of the loss log.
+    save_every: int = 1000  # Steps between two saves of the state that a killed training resumes from.
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "window", "threads", "log_every", "save_every"):

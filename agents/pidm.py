@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 class PIDMConfig(AgentConfig):
     """Settings of PIDM; the defaults are the paper's for 2D navigation."""
 
-    horizons: tuple[int, ...] = (1,)  # steps ahead, k, that the inverse dynamics model is trained with
-    act_horizon: int | None = None  # steps ahead when acting; defaults to the smallest of the horizons
-    predictor: str = "nearest"  # what predicts the future state: nearest, time or learned
-    distance: Distance = "l2"  # distance between states for the nearest-neighbor predictor
-    train_on_predicted: bool = False  # train on the predictor's future states instead of those in the data
-    end_to_end: bool = False  # train the learned predictor through the inverse dynamics model as well
+    horizons: tuple[int, ...] = (1,)  # Steps ahead, k, that the inverse dynamics model is trained with.
+    act_horizon: int | None = None  # Steps ahead when acting; defaults to the smallest of the horizons.
+    predictor: str = "nearest"  # What predicts the future state: nearest, time or learned.
+    distance: Distance = "l2"  # Distance between states for the nearest-neighbor predictor.
+    train_on_predicted: bool = False  # Train on the predictor's future states instead of those in the data.
+    end_to_end: bool = False  # Train the learned predictor through the inverse dynamics model as well.
 
     def __post_init__(self) -> None:
         super().__post_init__()

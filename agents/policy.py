@@ -39,6 +39,15 @@ def torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
+    """Return whether two boxes have the same shape and bounds."""
+    return (
+        isinstance(given, spaces.Box)
+        and own.shape == given.shape
+        and bool(np.allclose(own.low, given.low) and np.allclose(own.high, given.high))
+    )
+
+
 class NavPolicy(nn.Module, ABC):
     """An agent: raw observations in, actions inside the action space out, NumPy arrays on both sides.
 
@@ -197,6 +206,15 @@ class NavPolicy(nn.Module, ABC):
         if not np.isfinite(rows).all():
             raise ValueError("an observation holds NaN or infinity: check what was passed to predict")
         return rows, single
+
+    def check_spaces(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], place: str) -> None:
+        """Refuse an environment, called `place`, whose spaces are not those that the agent was made for."""
+        own = {"observation": self.observation_space, "action": self.action_space}
+        for (kind, space), given in zip(own.items(), (observation_space, action_space), strict=True):
+            if not same_space(space, given):
+                raise ValueError(
+                    f"the agent was trained for {kind} space {space}, {place} has {given}: give another one"
+                )
 
     def tensor(self, values: NDArray[Any]) -> Tensor:
         """Copy an array to the agent's device."""

@@ -140,6 +140,9 @@ def train(
         chosen = preset.changed(**settings)
     else:
         chosen = choose_preset(agent, dataset, preset, encoder, **settings)
+    own = {name: getattr(chosen.options, name) for name in ("frames", "frame_size", "history")}
+    if dataset[0].observations.ndim != 4 and own != {name: getattr(AgentConfig, name) for name in own}:
+        raise ValueError(f"the settings {', '.join(own)} are for images, which these demonstrations do not have")
     if agent != "pidm" and (predictor_data is not None or idm_data is not None):
         raise ValueError(f"predictor_data and idm_data are for pidm: {agent} has neither part")
     config = chosen.training

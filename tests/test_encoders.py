@@ -21,10 +21,11 @@ from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, make_frame_encoder, shifted
 from pidm_nav.agents.loop import make_samples
 from pidm_nav.agents.observations import Recall, history_rows, latest_vectors
+from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.formats.npz import load_demos
+from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.rollout import evaluate
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.layout import Layout
@@ -565,3 +566,20 @@ def test_what_cannot_be_is_refused(demos: DemoDataset) -> None:
     agent = BC(spaces.Box(0, 255, (SIZE, SIZE, 3), np.uint8), spaces.Box(-1, 1, (2,)))
     with pytest.raises(ValueError, match="do not fit this agent"):
         agent.predict(np.zeros((3, SIZE, SIZE), np.uint8))
+
+
+def test_the_command_line_trains_on_frames(tmp_path: Path) -> None:
+    demos = render(load_demos("zigzag/astar")[:2], SIZE)
+    file = str(tmp_path / "pixels.npz")
+    save_demos(demos, file)
+    small = ["--demos", file, "--steps", "2", "--batch-size", "16"]
+    main(["train", "--agent", "pidm", *small, "--out", str(tmp_path / "run")])
+    agent = load_agent(tmp_path / "run")
+    assert agent.config == choose_preset("pidm", demos).options
+    assert agent.description["training"]["shift"] == PIDM.preset("pixels").training.shift > 0
+    main(["evaluate", str(tmp_path / "run"), "--episodes", "1"])
+    frozen = ["--frames", "random", "--history", "0", "--demos", file, "--steps", "2"]
+    main(["train", "--agent", "bc", *frozen, "--out", str(tmp_path / "other")])
+    other = load_agent(tmp_path / "other")
+    assert other.config.history == (0,)
+    assert other.description["training"]["batch_size"] == BC.preset("frozen").training.batch_size

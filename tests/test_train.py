@@ -25,6 +25,7 @@ from pidm_nav.agents import (
     load_agent,
     train,
 )
+from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.experts.astar import AStarExpert
@@ -259,6 +260,8 @@ def test_unknown_names_are_refused(dataset: DemoDataset) -> None:
         train("pidm", dataset, horizon=3)
     with pytest.raises(ValueError, match="no setting of this agent or its training is called 'predictor'"):
         train("bc", dataset, predictor="learned")
+    with pytest.raises(ValueError, match="frames, frame_size, history are for images"):
+        train("bc", dataset, history=(0, 3))
     with pytest.raises(ValueError, match="is not for demonstrations that have no images: choose fast or paper"):
         train("bc", dataset, "pixels")
 
@@ -284,6 +287,49 @@ def test_it_works_on_somebody_elses_environment() -> None:
         assert np.abs(actions - wanted).mean() < 0.3
     with pytest.raises(ValueError, match="give its spaces as env_spaces"):
         train("bc", DemoDataset("Nobodys-Env-v0", tuple(episodes)), **TINY)
+
+
+def test_the_commands_train_and_evaluate(
+    dataset: DemoDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demos, out = str(tmp_path / "demos.npz"), tmp_path / "run"
+    save_demos(dataset, demos)
+    small = ["--steps", "20", "--batch-size", "32"]
+    main(
+        [
+            "train",
+            "--agent",
+            "pidm",
+            "--task",
+            "FourRoom",
+            "--demos",
+            demos,
+            "--num-demos",
+            "2",
+            "--out",
+            str(out),
+            *small,
+        ]
+    )
+    assert load_agent(out).description["data"]["episodes"] == 2
+    video = tmp_path / "episode.gif"
+    main(["evaluate", str(out), "--episodes", "2", "--per-episode", "--video", str(video)])
+    printed = capsys.readouterr().out
+    assert "of the goals" in printed and video.stat().st_size > 0
+    main(["train", "--agent", "bc", "--demos", demos, "--preset", "paper", "--out", str(tmp_path / "paper"), *small])
+    agent = load_agent(tmp_path / "paper")
+    assert agent.description["training"]["learning_rate"] == 1e-3 and not agent.config.scale_observations
+    for words, message in (
+        (["--agent", "bc", "--task", "maze", "--demos", demos], "are of four-room, not of maze"),
+        (["--agent", "bc"], "nothing to learn from"),
+        (["--agent", "bc", "--demos", demos, "--num-demos", "9"], "sample 9 of 3"),
+        (["--agent", "bc", "--demos", demos, "--predictor", "learned"], "error: "),
+        (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
+        (["--agent", "bc", "--demos", demos, "--seed", "-1"], "error: "),
+    ):
+        with pytest.raises(SystemExit):
+            main(["train", *words, "--out", str(tmp_path / "other")])
+        assert message in capsys.readouterr().err
 
 
 def test_saved_tensors_are_plain_safetensors(dataset: DemoDataset, tmp_path: Path) -> None:

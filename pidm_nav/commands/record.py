@@ -179,7 +179,7 @@ def _load(folder: str) -> NavPolicy:
 
 def _trained_rival(agent: NavPolicy, task: Task, env_kwargs: dict[str, Any]) -> Rival:
     """Return a trained agent, in an environment with the person's dynamics and its own observations."""
-    from pidm_nav.agents.checkpoint import same_space
+    from pidm_nav.agents.policy import same_space
 
     trained_with: dict[str, Any] = agent.description.get("env_kwargs", {})
     observed = {key: trained_with[key] for key in OBSERVED if key in trained_with}

@@ -68,8 +68,9 @@ class Train:
             lacking = f"the package has no demonstrations of {chosen.task}" if chosen.task else "nothing to learn from"
             raise ValueError(f"{lacking}: give --demos, a file that `pidm-nav record` or `pidm-nav collect` wrote")
         dataset = load_demos(demos)
-        encoder = {"frames": chosen.frames} if chosen.frames else {}
-        preset = choose_preset(chosen.agent, dataset, chosen.preset, **encoder)
+        given = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
+        settings = {name: value for name, value in given.items() if value is not None}
+        preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
         kind: Any = TrainPIDM if chosen.agent == "pidm" else cls
         form: type[Train] = make_dataclass(
             kind.__name__,
@@ -133,3 +134,4 @@ class Choice:
     demos: str | None = None
     preset: str | None = None
     frames: str | None = None
+    steps: int | None = None

@@ -1,4 +1,4 @@
-"""A sweep: every task, agent, number of demonstrations and seed is one job, which trains, evaluates and writes scores."""
+"""A sweep: every task, agent, number of demonstrations and seed is one job, which trains and evaluates an agent."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ from pidm_nav.files import write_text
 from pidm_nav.rollout import EvalResult, evaluate
 
 if TYPE_CHECKING:
-    from pidm_nav.agents import NavPolicy, TrainConfig
-    from pidm_nav.agents.policy import AgentConfig
+    from pidm_nav.agents import AgentConfig, NavPolicy, TrainConfig
 
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
 
@@ -68,8 +67,6 @@ def _listed(convert: Callable[[str], Any], example: str) -> PrimitiveConstructor
 Names = Annotated[tuple[str, ...], _listed(str, "NAME,NAME")]
 Numbers = Annotated[tuple[int, ...], _listed(int, "1,2,5")]
 Fractions = Annotated[tuple[float, ...], _listed(float, "0.1,0.5")]
-# Settings for Python programs, which the command line does not offer.
-NotAnOption = (tyro.conf.Fixed, tyro.conf.Suppress)
 
 
 @dataclass(frozen=True)
@@ -104,10 +101,13 @@ class Sweep:
     checkpoint_fractions: Fractions = (0.05, 0.1, 0.5)
     # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
     keep_agents: Path | None = None
-    variants: Annotated[Mapping[str, Variant], *NotAnOption] = field(default_factory=dict)
-    env_kwargs: Annotated[Mapping[str, Any], *NotAnOption] = field(default_factory=dict)  # of the evaluations
+    # The settings below are for Python programs; the command line does not offer them.
+    variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
+    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(
+        default_factory=dict
+    )  # of the evaluations
     # Returns numbers to keep of an evaluation besides its scores.
-    measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, *NotAnOption] = None
+    measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
 
     def __post_init__(self) -> None:
         from pidm_nav.agents import AGENTS
@@ -166,15 +166,14 @@ class Sweep:
 
     def training(self, task: str, agent: str) -> tuple[AgentConfig, TrainConfig]:
         """Return an agent's options on a task and its training configuration, the same for every seed."""
-        from pidm_nav.agents.train import default_options, default_preset, preset
+        from pidm_nav.agents import choose_preset
 
         variant, dataset = self.variant(agent), self.datasets[task]
-        options = default_options(variant.agent, dataset, **variant.options)
-        name = default_preset(dataset, options) if self.preset == "fast" else self.preset
-        config = preset(name, variant.agent, task)
-        steps = config.steps if self.steps is None else self.steps
+        name = None if self.preset == "fast" else self.preset
+        preset = choose_preset(variant.agent, dataset, name, **variant.options)
+        steps = preset.training.steps if self.steps is None else self.steps
         checkpoints = sorted({max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps})
-        return options, replace(config, steps=steps, checkpoints=tuple(checkpoints))
+        return preset.options, replace(preset.training, steps=steps, checkpoints=tuple(checkpoints))
 
     def manifest(self) -> Manifest:
         """Return everything that decides the results, as the folder's manifest has it."""
@@ -203,12 +202,14 @@ class Sweep:
             "training": training,
             "demos": {task: _describe(dataset) for task, dataset in self.datasets.items()},
         }
-        return msgspec.convert(msgspec.to_builtins(content), Manifest)
+        return msgspec.json.decode(msgspec.json.encode(content), type=Manifest)
 
     def job(self, cell: Cell) -> Job:
         """Return a cell's job."""
         options, config = self.training(cell.task, cell.agent)
-        texts = {name: value.format(**asdict(cell)) for name, value in asdict(options).items() if isinstance(value, str)}
+        texts: dict[str, Any] = {
+            name: value.format(**asdict(cell)) for name, value in asdict(options).items() if isinstance(value, str)
+        }
         kept = replace(cell, agent=self.variant(cell.agent).trained_as or cell.agent).name
         return Job(
             cell,
@@ -286,7 +287,7 @@ def run_job(job: Job) -> Outcome:
 
 def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
-    from pidm_nav.agents import load_agent, train
+    from pidm_nav.agents import Preset, load_agent, train
 
     variant = job.sweep.variant(job.cell.agent)
     made_with = [pidm_nav.__version__, variant.agent, asdict(job.options), asdict(job.config), job.dataset.sha256]
@@ -297,7 +298,7 @@ def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     elif variant.trained_as is not None:
         raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
     else:
-        policy = train(variant.agent, job.dataset, job.config, options=job.options, on_checkpoint=score)
+        policy = train(variant.agent, job.dataset, Preset(job.options, job.config), on_checkpoint=score)
         if note is not None:
             policy.save(note.parent)
             write_text(note, mark)
