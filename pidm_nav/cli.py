@@ -122,10 +122,10 @@ def _call(words: str, arguments: list[str]) -> None:
 
 
 def _unboxed(box: str) -> str:
-    """Return what a box of tyro's says, without its frame, its title and the help text at its end."""
+    """Return the first paragraph in a box of tyro's, without its frame, its title and the help text at its end."""
     lines = [line.strip(" │|") for line in box.splitlines()[1:]]
-    rule = next((index for index, line in enumerate(lines) if line and not line.strip("─-╰╯+")), len(lines))
-    return re.sub(r"^Error parsing ([A-Z]\w*: )?", "", " ".join(lines[:rule]))
+    text = "\n".join(line if line.strip("─-╰╯+") else "" for line in lines).strip().partition("\n\n")[0]
+    return re.sub(r"^Error parsing ([A-Z]\w*: )?", "", text.replace("\n", " "))
 
 
 def _overview(names: list[str]) -> None:

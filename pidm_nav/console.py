@@ -92,6 +92,7 @@ def progress_bar(
         bar = progress.add_task(title, total=total, completed=done, note="")
 
         def advance(steps: int = 1, note: str | None = None) -> None:
-            progress.update(bar, advance=steps, **({} if note is None else {"note": note}))
+            fields: dict[str, Any] = {} if note is None else {"note": note}
+            progress.update(bar, advance=steps, **fields)
 
         yield advance

@@ -25,7 +25,7 @@ from pidm_nav.commands import analysis as commands
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.experiments.results import identity, open_folder, write_result
+from pidm_nav.experiments.results import Checkpoint, JobResult, identity, open_folder, write_result
 from pidm_nav.experiments.sweep import Sweep, sample_demos
 from pidm_nav.plots import DEMONSTRATOR_COLORS, demonstrator, demonstrator_color, demonstrator_title
 from pidm_nav.tasks import PAPER_TASKS as TASKS
@@ -317,19 +317,25 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
 
 @pytest.fixture
 def sweep(tmp_path: Path, demos: dict[str, DemoDataset]) -> Path:
-    plan = Sweep({"maze": demos["maze"]}, ("bc", "pidm"), (1, 2, 5, 6), seeds=2, demos_from="astar")
+    save_demos(demos["maze"], tmp_path / "maze_astar.npz")
+    plan = planned(tmp_path, agents=("bc", "pidm"), num_demos=(1, 2, 5, 6))
     manifest = open_folder(tmp_path / "results", plan.manifest())
     for cell in plan.cells():
-        scores = {"identity": identity(manifest, cell), "checkpoints": [{"goal_ratio": cell.demos / 10}]}
-        write_result(tmp_path / "results", cell, scores)
+        scores = [Checkpoint(step=1, goal_ratio=cell.demos / 10)]
+        job = JobResult(cell.task, cell.agent, cell.demos, cell.seed, identity(manifest, cell), checkpoints=scores)
+        write_result(tmp_path / "results", job)
     return tmp_path / "results"
+
+
+def planned(folder: Path, **settings: Any) -> Sweep:
+    return Sweep(demos=(str(folder / "maze_astar.npz"),), seeds=2, **settings)
 
 
 def test_a_sweeps_performance_stands_beside_the_error_of_its_own_demonstrations(sweep, demos):
     found = sweep_correlation([sweep], [demos["zigzag"], demos["maze"]])
     assert [(p.demos, p.seeds, p.goal_ratio) for p in found.points] == [(1, 2, 0.1), (2, 2, 0.2), (5, 2, 0.5)]
     errors = []
-    for cell in Sweep({"maze": demos["maze"]}, ("pidm",), (2,), 2, "astar").cells():
+    for cell in planned(sweep.parent, agents=("pidm",), num_demos=(2,)).cells():
         training = sample_demos(demos["maze"], cell)
         others = [i for i, episode in enumerate(demos["maze"]) if episode not in training.episodes]
         errors.append(prediction_errors(NearestNeighbor().fit(training), demos["maze"][others]).distance)

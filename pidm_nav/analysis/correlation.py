@@ -59,10 +59,10 @@ def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], 
     points: list[Point] = []
     for folder in results:
         manifest, (done, _) = read_manifest(folder), read_results(folder)
-        for curve in make_curves(done, str(manifest["demos_from"])):
+        for curve in make_curves(done, manifest.demos_from):
             if curve.agent != agent:
                 continue
-            dataset = known.get(manifest["demos"].get(curve.task, {}).get("sha256"))
+            dataset = known.get(manifest.demos[curve.task].sha256) if curve.task in manifest.demos else None
             if dataset is None:
                 raise ValueError(
                     f"the sweep in '{folder}' learned {curve.task} from other demonstrations than those given: "

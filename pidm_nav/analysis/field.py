@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from colorsys import hsv_to_rgb
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
 
 
 def measure_field(
-    agent: PIDM,
+    agent: NavPolicy,
     dataset: DemoDataset,
     places: int | None = None,
     gap: Gap | None = None,
@@ -166,7 +166,8 @@ def measure_field(
     layout = demo_layout(states)
     futures, moves = futures_around(layout, typical)
     repeated = np.repeat(typical, len(DIRECTIONS), axis=0)
-    actions = agent.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
+    model = cast("PIDM", agent)  # as was checked above
+    actions = model.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
     delta = _delta_at(typical, gap or measure_gap(states, rng=rng))
     title = demonstrator_title(dataset)
     return Field(dataset.task, title, layout, typical, moves, actions.reshape(moves.shape), delta)

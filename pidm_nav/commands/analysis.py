@@ -136,20 +136,17 @@ class Field(Analysis):
 
     def run(self) -> None:
         """Measure, save and print the field."""
-        from dataclasses import replace
-
-        from pidm_nav.agents import PRESETS, load_agent, train
+        from pidm_nav.agents import load_agent, train
         from pidm_nav.analysis.field import check_field, measure_field, plot_field
 
         datasets, rng = self.load()
         agent = None if self.agent is None else load_agent(self.agent)
         for dataset in datasets:
             check_field(agent, dataset, self.places)
-        preset = PRESETS["fast"]
-        config = replace(preset, seed=self.seed, steps=preset.steps if self.steps is None else self.steps)
+        settings: Any = {"seed": self.seed} | ({} if self.steps is None else {"steps": self.steps})
         fields = []
         for dataset in datasets:
-            asked: Any = agent or train("pidm", dataset, config, progress=True)
+            asked = agent or train("pidm", dataset, "fast", progress=True, **settings)
             fields.append(measure_field(asked, dataset, self.places, rng=rng))
         rows = [field.summary() for field in fields]
         columns = {"places": "places"}

@@ -38,19 +38,19 @@ class Quickstart:
 
     def run(self) -> None:
         """Run the quickstart, and say what came out and what to do next."""
-        from pidm_nav.experiments.quickstart import FAST, Plan, check_folder, next_steps, run, score_rows
+        from pidm_nav.experiments.quickstart import FAST, Plan, check_folder, next_steps, run
 
         _check_jobs(self.jobs)
         check_folder(self.out, self.force)
         plan, began = FAST if self.fast else Plan(), time.perf_counter()
         with progress_bar("demonstrations and trainings", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)
-        scores = score_rows(plan, report)
-        columns = {str(index): name for index, name in enumerate(scores.header)}
-        rows = [dict(zip(columns, row, strict=True)) for row in scores.rows]
-        print_table(rows, columns, title=scores.title)
-        say(f"{scores.note}\n\n{report.found}\n")
-        for name in ("Evaluation", "Animation"):
+        for table in report.sections[1].tables:
+            columns = {str(index): name for index, name in enumerate(table.header)}
+            rows = [dict(zip(columns, row, strict=True)) for row in table.rows]
+            print_table(rows, columns, title=table.title)
+        say(f"\n{report.found}\n")
+        for name in ("Seeds", "Evaluation", "Animation"):
             say(f"{name}: {report.facts[name]}.", style="dim")
         say(f"\nLook at it: {self.out / 'index.html'}  ({time.perf_counter() - began:.0f} s)\n", style="bold")
         for title, commands in next_steps(plan, self.out).items():
@@ -92,7 +92,7 @@ class Sweep(library.Sweep):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
         runner: Runner[Any] = functools.partial(run_local, workers=self.jobs)
         if self.engine == "ray":
-            ray = {"address": self.address, "cpus_per_job": self.cpus_per_job}
+            ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
             runner = functools.partial(run_ray, workers=self.jobs, **ray)
         part = int(index), int(count)
         view = _View(self.demos_label, len(self.cells()[part[0] :: part[1]]))

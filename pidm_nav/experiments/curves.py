@@ -54,6 +54,12 @@ class Curve:
             scores[sizes.index(size), seeds.index(seed), : len(values)] = values
         return cls(task, agent, demos_from, tuple(sizes), scores)
 
+    @property
+    def is_share(self) -> bool:
+        """Whether scores are shares of goals or successes; returns are not, and have no share of a maximum."""
+        known = self.scores[np.isfinite(self.scores)]
+        return bool(((known >= 0) & (known <= 1)).all())
+
     def last(self) -> Curve:
         """Return the same curve at the end of training, without the checkpoints before it."""
         return replace(self, scores=self.scores[:, :, -1:])

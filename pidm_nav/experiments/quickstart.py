@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores, std_curve
+from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import EVALUATION_SEED, Sweep, run_sweep
-from pidm_nav.experiments.tables import NONE, Table
 from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
 from pidm_nav.rollout import evaluate
@@ -193,47 +192,25 @@ def _animate(plan: Plan, out: Path) -> str:
 
 def headline(curves: Sequence[Curve], steps: int) -> str:
     """Say what came out, whoever is ahead, on either kind of demonstrations."""
-    named = {(curve.demos_from, curve.agent): curve for curve in curves}
-    bc, pidm = (float(mean_curve(named["human-like", agent])[-1]) for agent in AGENTS)
+    last = {(curve.demos_from, curve.agent): float(mean_curve(curve)[-1]) for curve in curves}
+    sizes = {curve.demos_from: curve.sizes[-1] for curve in curves}
+    bc, pidm = (last["human-like", agent] for agent in AGENTS)
     verdict = "PIDM is ahead" if pidm > bc + 0.005 else "BC is ahead" if bc > pidm + 0.005 else "Neither is ahead"
     if steps < ENOUGH:
         verdict = f"{steps} gradient steps are too few to tell"
     wins, pairs = _wins(curves)
-    text = (
-        f"{verdict}: after {named['human-like', 'pidm'].sizes[-1]} human-like demonstrations PIDM reaches {pidm:.0%} of "
-        f"the goals, BC {bc:.0%}; PIDM does better in {wins} of {pairs} pairs of trainings on the same human-like "
-        "demonstrations."
+    return (
+        f"{verdict}: after {sizes['human-like']} human-like demonstrations PIDM reaches {pidm:.0%} of the goals, "
+        f"BC {bc:.0%}; PIDM does better in {wins} of {pairs} pairs of trainings on the same human-like demonstrations. "
+        f"After {sizes['astar']} of the A* planner, which does not vary its ways, "
+        f"PIDM reaches {last['astar', 'pidm']:.0%}, BC {last['astar', 'bc']:.0%}."
     )
-    if ("astar", "pidm") in named:
-        bc, pidm = (float(mean_curve(named["astar", agent])[-1]) for agent in AGENTS)
-        size = named["astar", "pidm"].sizes[-1]
-        text += f" After {size} of the A* planner, which does not vary its ways, PIDM reaches {pidm:.0%}, BC {bc:.0%}."
-    return text
 
 
 def _wins(curves: Sequence[Curve]) -> tuple[int, int]:
     """Count the pairs of trainings on human-like demonstrations, equal except for the agent: PIDM's wins, and all."""
     named = {curve.agent: seed_scores(curve) for curve in curves if curve.demos_from == "human-like"}
     return int((named["pidm"] > named["bc"]).sum()), named["pidm"].size
-
-
-def score_rows(plan: Plan, report: Report) -> Table:
-    """Tabulate the share of goals reached, a row for each agent and kind of demonstrations; records are trainings."""
-    sizes = sorted({size for curve in report.curves for size in curve.sizes})
-    rows = []
-    for curve in report.curves:
-        cells = zip(curve.sizes, mean_curve(curve), std_curve(curve), strict=True)
-        texts = {size: f"{mean:.0%}" + ("" if np.isnan(std) else f" ± {100 * std:.0f}") for size, mean, std in cells}
-        name = f"{agent_title(curve.agent)}, {demonstrator_title(curve.demos_from)}"
-        rows.append((name, *(texts.get(size, NONE) for size in sizes)))
-    records = [
-        {"demos_from": kind, **{key: job[key] for key in ("agent", "demos", "seed")}, **job["checkpoints"][-1]}
-        for kind, part in report.summary.items()
-        for job in part["jobs"]
-    ]
-    note = f"Mean ± standard deviation over seeds {', '.join(map(str, range(plan.seeds)))}."
-    title = f"Goals reached on {find_task(plan.task).title}, by number of demonstrations"
-    return Table("scores", title, ("", *map(str, sizes)), rows, note, records)
 
 
 def next_steps(plan: Plan, out: Path) -> dict[str, str]:
@@ -254,51 +231,43 @@ def next_steps(plan: Plan, out: Path) -> dict[str, str]:
 def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     """Make the report of both sweeps, with the animation first and what a reader needs to judge the numbers."""
     report = make_report([out / "sweeps" / kind for kind in KINDS])
-    task, seeds = find_task(plan.task), ", ".join(map(str, range(plan.seeds)))
-    last = {curve.agent: mean_curve(curve)[-1] for curve in report.curves if curve.demos_from == "human-like"}
-    wins, pairs = _wins(report.curves)
+    task, (wins, pairs) = find_task(plan.task), _wins(report.curves)
     headlines = [
-        Headline(
-            f"{last[agent]:.0%}",
-            f"of the goals reached by {agent_title(agent)} after {plan.num_demos[-1]} human-like demonstrations",
-            color=agent_color(agent),
-        )
-        for agent in reversed(AGENTS)
+        Headline(f"{wins} of {pairs}", "pairs of trainings on the same demonstrations in which PIDM is better")
     ]
-    words = "pairs of trainings on the same human-like demonstrations in which PIDM is better"
-    main = report.sections[0]
+    for curve in report.curves:
+        if curve.demos_from == "human-like":
+            text = (
+                f"of the goals reached by {agent_title(curve.agent)} after {curve.sizes[-1]} human-like demonstrations"
+            )
+            headlines.insert(0, Headline(f"{mean_curve(curve)[-1]:.0%}", text, color=agent_color(curve.agent)))
+    figures, (ratios, scores) = report.sections[0].figures, (report.sections[0], report.sections[-2])
+    habits = "A script with a gamepad player's habits, and a planner that always takes the same way."
     sections = [
         Section("The same episode, twice", pictures={"BC and PIDM side by side": out / GIF}),
-        replace(
-            main,
-            title="How many demonstrations are needed?",
-            text="",
-            tables=[score_rows(plan, report)],
-            folded=[*main.tables, *main.folded],
-        ),
         Section(
-            "What they learned from",
-            "A script with a gamepad player's habits, and a planner that always takes the same way.",
-            pictures={"Demonstrations on the map": out / "traces.png"},
+            "How many demonstrations are needed?",
+            figures=figures,
+            tables=scores.folded,
+            folded=[*ratios.tables, *ratios.folded],
         ),
+        Section("What they learned from", habits, pictures={"Demonstrations on the map": out / "traces.png"}),
         Section("Next", commands=next_steps(plan, out)),
     ]
     facts = {
-        "Task": f"{task.title}: {task.num_goals} goals in order, at most {task.max_steps} steps",
+        **report.facts,
+        "Tasks": f"{task.title}: {task.num_goals} goals in order, at most {task.max_steps} steps",
         "Demonstrations": f"{plan.demos} of a human-like script and {plan.demos} of an A* planner, made just now",
-        "Seeds": f"{seeds}: each draws the demonstrations (the same for both agents), weights and batches",
-        "Training": f"{plan.steps:,} gradient steps of 128 samples, the same for both agents",
         "Evaluation": f"{plan.episodes} episodes, the same for every agent, at the end of training",
         "Animation": animation,
         "Chosen beforehand": (
             "the task, where the paper's Table 1 has its largest gain, the numbers of demonstrations and the seeds: "
             "none is picked by its result"
         ),
-        **{name: report.facts[name] for name in ("Jobs", "Versions")},
     }
     return replace(
         report,
-        headlines=[*headlines, Headline(f"{wins} of {pairs}", words)],
+        headlines=headlines,
         sections=sections,
         facts=facts,
         title="Does predicting the future help your policy?",

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from pidm_nav.experiments import paper
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
-from pidm_nav.experiments.figures import CurveFigure, draw_svg, make_figures, write_figure
+from pidm_nav.experiments.figures import (
+    CurveFigure,
+    compare_checkpoints,
+    compare_curves,
+    demonstrator_look,
+    draw_svg,
+    write_figure,
+)
 from pidm_nav.experiments.results import (
     Cell,
     JobResult,
@@ -27,7 +33,15 @@ from pidm_nav.experiments.results import (
     task_order,
     task_title,
 )
-from pidm_nav.experiments.tables import Table, Which, dataset_table, paper_side, ratio_table, score_table, welch_table
+from pidm_nav.experiments.tables import (
+    Table,
+    Which,
+    dataset_table,
+    paper_side,
+    ratio_table,
+    score_table,
+    welch_tables,
+)
 from pidm_nav.files import writable_folder, write_json, write_rows, write_text
 from pidm_nav.plots import agent_title, demonstrator_title
 
@@ -39,8 +53,13 @@ MAIN_TEXT = {
 }
 # colors of lines on a dark page: lighter than in print, where those would be too pale
 DARK_COLORS = {
-    **{"#d9480f": "#ff9057", "#1c6dd0": "#6fadff", "#0b8a5f": "#3fd0a0", "#8540c9": "#c197ff", "#b3860b": "#e5bd4f"},
-    **{"#1f77b4": "#5fb0ee", "#9467bd": "#c197ff"},
+    "#d9480f": "#ff9057",
+    "#1c6dd0": "#6fadff",
+    "#0b8a5f": "#3fd0a0",
+    "#8540c9": "#c197ff",
+    "#b3860b": "#e5bd4f",
+    "#1f77b4": "#5fb0ee",
+    "#9467bd": "#c197ff",
 }
 
 
@@ -95,10 +114,10 @@ def save_report(report: Report, out: Path) -> Path:
             write_figure(figure, out / "figures")
         for table in (*section.tables, *section.folded):
             write_rows(out / "tables" / f"{table.name}.csv", table.records)
-            write_text(out / "tables" / f"{table.name}.md", table.markdown())
-    write_text(out / "report.md", markdown(report))
+            write_text(out / "tables" / f"{table.name}.md", render("report.md.jinja", report=None, table=table))
+    write_text(out / "report.md", render("report.md.jinja", report=report))
     write_json(out / "summary.json", report.summary)
-    write_text(out / "index.html", render_page(report))
+    write_text(out / "index.html", render("report.html", report=report))
     return out / "index.html"
 
 
@@ -113,14 +132,13 @@ def make_report(folders: Sequence[Path]) -> Report:
         done, errors = read_results(folder)
         label = manifest.demos_from
         if label in manifests:
-            raise ValueError(f"'{folder}' is the second folder of {label} demonstrations: join their jobs in one folder")
+            raise ValueError(f"'{folder}' is the second folder of {label} demonstrations: join their jobs in one")
         if not done:
             raise ValueError(f"'{folder}' holds no finished job: let the sweep run first")
         manifests[label], results[label] = manifest, [done[cell] for cell in sorted(done)]
         failed |= errors
         curves += make_curves(done, label)
-    sections, headlines = _sections(curves, list(manifests))
-    sections.append(Section("The demonstrations", "What the agents learned from.", tables=[dataset_table(list(manifests.values()))]))
+    sections, headlines = _sections(curves, manifests)
     summary = {
         label: {"manifest": msgspec.to_builtins(manifest), "jobs": [_brief(result) for result in results[label]]}
         for label, manifest in manifests.items()
@@ -138,55 +156,77 @@ def _brief(result: JobResult) -> dict[str, Any]:
     }
 
 
-def _sections(curves: Sequence[Curve], labels: Sequence[str]) -> tuple[list[Section], list[Headline]]:
-    """Return what there is to show of the curves: sections, and the numbers to remember."""
-    figures = {figure.name: figure for figure in make_figures(curves)}
-    headlines: list[Headline] = []
-    sections: list[Section] = []
+class Comparison(NamedTuple):
+    """A section to come: a figure, and the ratios of one side over the other."""
 
-    def add(title: str, text: str, figure: str, sides: tuple[Side, Side], which: Which = "best") -> None:
-        (agent, label), (baseline, _) = sides
-        ratios = ratio_table(curves, *sides, which)
-        if ratios and which == "best":
-            headlines.append(_headline(ratios[1], *sides))
-        welch = welch_table(curves, label, agent, baseline) if agent != baseline and which == "best" else None
-        shown = [figures[figure]] if figure in figures else []
-        if shown or ratios:
-            tables, folded = [ratios[0]] if ratios else [], [welch] if welch else []
-            sections.append(Section(title, text, figures=shown, tables=tables, folded=folded))
+    title: str
+    text: str
+    figure: CurveFigure
+    sides: tuple[Side, Side] | None = None
+    which: Which = "best"
 
-    for label in labels:
+
+def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Comparison]:
+    """Yield what the paper compares: agents, the demonstrations that they learn from, and checkpoints."""
+    seeds = max(curve.scores.shape[1] for curve in curves)
+    caption = (
+        f"Best checkpoint. Lines and shading are the mean and standard deviation over {seeds} seeds; "
+        "dotted lines show where a curve reaches 90% of the task's maximum."
+    )
+    by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
+    for label, own in by_label.items():
         words = f"{demonstrator_title(label)} demonstrations"
-        need = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '')}"
-        add(f"PIDM against BC on {words}", need, f"efficiency-{label}", (("pidm", label), ("bc", label)))
-        add(
-            f"Against retrieval BC on {words}",
-            "Retrieval BC repeats the action of the nearest demonstrated state: the paper's Appendix E.",
-            f"retrieval-{label}",
-            (("pidm", label), ("retrieval-bc", label)),
-        )
-        if f"agents-{label}" in figures:
-            sections.append(Section(f"All agents on {words}", figures=[figures[f"agents-{label}"]]))
-    for label in labels:
-        if paper.ASTAR in labels and label != paper.ASTAR:
-            add(
-                f"A* against {demonstrator_title(label)} demonstrations",
-                "The same agent, taught by a deterministic planner: the paper's Appendix D.",
-                "demonstrations",
-                (("pidm", paper.ASTAR), ("pidm", label)),
-            )
-    for label in labels:
-        if any(curve.scores.shape[2] > 1 for curve in curves if curve.demos_from == label):
-            add(
-                f"Best against last checkpoint on {demonstrator_title(label)} demonstrations",
-                "Does choosing the best checkpoint decide the result? The paper's Appendix C.3.",
-                f"best-last-{label}",
-                (("pidm", label), ("bc", label)),
-                "last",
-            )
-    scores = [score_table(curves, label, which) for label in labels for which in ("best", "last")]
+        text = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '')}"
+        panels = compare_curves([curve for curve in own if curve.agent in ("bc", "pidm")], own)
+        figure = CurveFigure(f"efficiency-{label}", caption, panels)
+        yield Comparison(f"PIDM against BC on {words}", text, figure, (("pidm", label), ("bc", label)))
+        others = {curve.agent for curve in own} - {"bc", "pidm"}
+        if others == {"retrieval-bc"}:
+            text = "Retrieval BC repeats the action of the nearest demonstrated state: the paper's Appendix E."
+            figure = CurveFigure(f"retrieval-{label}", caption, compare_curves(own, own))
+            sides = ("pidm", label), ("retrieval-bc", label)
+            yield Comparison(f"Against retrieval BC on {words}", text, figure, sides)
+        elif others:
+            figure = CurveFigure(f"agents-{label}", caption, compare_curves(own, own))
+            yield Comparison(f"All agents on {words}", "", figure)
+    for label in (label for label in by_label if label != paper.ASTAR and paper.ASTAR in by_label):
+        title = f"A* against {demonstrator_title(label)} demonstrations"
+        text = "The same agent, taught by a deterministic planner: the paper's Appendix D."
+        panels = compare_curves([curve for curve in curves if curve.agent == "pidm"], curves, demonstrator_look)
+        sides = ("pidm", paper.ASTAR), ("pidm", label)
+        yield Comparison(title, text, CurveFigure("demonstrations", caption, panels), sides)
+    caption = "Solid: for each point the checkpoint with the highest mean. Dashed: the end of training."
+    for label, own in by_label.items():
+        several = [curve for curve in own if curve.scores.shape[2] > 1]
+        title = f"Best against last checkpoint on {demonstrator_title(label)} demonstrations"
+        text = "Does choosing the best checkpoint decide the result? The paper's Appendix C.3."
+        figure = CurveFigure(f"best-last-{label}", caption, compare_checkpoints(several))
+        if several:
+            yield Comparison(title, text, figure, (("pidm", label), ("bc", label)), "last")
+
+
+def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> tuple[list[Section], list[Headline]]:
+    """Return what there is to show: sections, and the numbers to remember."""
+    sections: list[Section] = []
+    headlines: list[Headline] = []
+    for title, text, figure, sides, which in _comparisons(curves, manifests):
+        figures = [figure] if len(figure.sizes) > 1 else []  # one number of demonstrations makes no curve
+        tables: list[Table] = []
+        folded: list[Table] = []
+        found = ratio_table(curves, *sides, which) if sides else None
+        if sides and found:
+            tables = [found[0]]
+            if which == "best":
+                headlines.append(_headline(found[1], *sides))
+                folded = welch_tables(curves, *sides)
+        if figures or tables:
+            sections.append(Section(title, text, figures=figures, tables=tables, folded=folded))
+    several = max(curve.scores.shape[2] for curve in curves) > 1
+    kinds: tuple[Which, ...] = ("best", "last") if several else ("best",)
+    scores = [score_table(curves, label, which) for label in manifests for which in kinds]
     sections.append(Section("All scores", "Every cell of the sweep.", folded=scores))
-    return sections, headlines
+    datasets = dataset_table(list(manifests.values()))
+    return [*sections, Section("The demonstrations", "What the agents learned from.", tables=[datasets])], headlines
 
 
 def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
@@ -204,54 +244,32 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
     return Headline(value, f"as many {who} to reach 90% ({other})", note)
 
 
-def _facts(
-    curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: Sequence[JobResult]
-) -> dict[str, str]:
+def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: Sequence[JobResult]) -> dict[str, str]:
     """Say how the results were made."""
     first = next(iter(manifests.values()))
-    seeds = sorted({int(np.isfinite(c.scores).any(axis=2).sum(axis=1).max()) for c in curves})
+    seeds = sorted({result.seed for result in results})
     sizes = sorted({size for curve in curves for size in curve.sizes})
     presets = dict.fromkeys(manifest.preset for manifest in manifests.values())
     steps = sorted({config["steps"] for manifest in manifests.values() for config in manifest.training.values()})
     agents = sorted({curve.agent for curve in curves}, key=agent_rank)
     checkpoints = max(curve.scores.shape[2] for curve in curves)
     states = len({result.code for result in results})
-    versions = f"pidm-nav {first.version}, torch {first.torch}"
-    if states > 1:
-        versions += f"; the jobs were run with {states} different states of the code"
+    mixed = f"; the jobs were run with {states} different states of the code" if states > 1 else ""
     return {
         "Jobs": f"{len(results)}, {sum(result.seconds or 0 for result in results) / 3600:.1f} core hours",
         "Tasks": ", ".join(map(task_title, task_order(curve.task for curve in curves))),
         "Agents": ", ".join(map(agent_title, agents)),
         "Demonstrations": ", ".join(map(demonstrator_title, manifests)),
         "Numbers of demonstrations": ", ".join(map(str, sizes)),
-        "Seeds": " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))),
+        "Seeds": f"{', '.join(map(str, seeds))}: each draws the demonstrations (for all agents), weights and batches",
         "Training": f"preset {', '.join(presets)}, {', '.join(f'{s:,}' for s in steps)} gradient steps",
         "Evaluation": f"{first.evaluation.episodes} episodes at each of up to {checkpoints} checkpoints",
-        "Versions": versions,
+        "Versions": f"pidm-nav {first.version}, torch {first.torch}{mixed}",
     }
 
 
-def markdown(report: Report) -> str:
-    """Return the whole report as one Markdown text."""
-    parts = ["# Results\n", *([f"{report.found}\n"] if report.found else [])]
-    parts += [f"- **{item.value}** {item.text}" + (f" ({item.note})" if item.note else "") for item in report.headlines]
-    for section in report.sections:
-        parts.append(f"\n## {section.title}\n\n{section.text}\n")
-        parts += [f"![{words}]({path.name})\n" for words, path in section.pictures.items()]
-        parts += [f"![{f.title}](figures/{f.name}.png)\n\n{f.caption}\n" for f in section.figures]
-        parts += [table.markdown() for table in (*section.tables, *section.folded)]
-        parts += [f"{title}:\n\n```\n{commands}\n```\n" for title, commands in section.commands.items()]
-    parts.append("\n## How it was made\n")
-    parts += [f"- {name}: {value}" for name, value in report.facts.items()]
-    if report.failed:
-        parts.append(f"\n{len(report.failed)} jobs failed:\n")
-        parts += [f"- {cell}: {result.error}" for cell, result in report.failed.items()]
-    return "\n".join(parts) + "\n"
-
-
-def render_page(report: Report) -> str:
-    """Return the report as one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+def render(template: str, **content: Any) -> str:
+    """Fill in a template that lies beside this file; what goes into HTML is escaped."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -261,7 +279,8 @@ def render_page(report: Report) -> str:
     def draw(figure: CurveFigure) -> list[Markup]:
         return [Markup(draw_svg(panel, f"{figure.name}-{index}")) for index, panel in enumerate(figure.panels)]
 
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    text = (files("pidm_nav.experiments") / template).read_text(encoding="utf-8")
+    options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(autoescape=template.endswith(".html"), keep_trailing_newline=True, **options)
     environment.filters |= {"embed": embed, "draw": draw}
-    template = environment.from_string((files("pidm_nav.experiments") / "report.html").read_text(encoding="utf-8"))
-    return template.render(report=report, dark_colors=DARK_COLORS)
+    return environment.from_string(text).render(dark_colors=DARK_COLORS, **content)

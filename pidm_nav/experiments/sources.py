@@ -25,7 +25,8 @@ def find_demos(
     """
     if files and demos_from is not None:
         raise ValueError("--demos and --demos-from were both given: choose one")
-    names = list(PAPER_TASKS) if tuple(tasks) == ("all",) else list(dict.fromkeys(find_task(task).name for task in tasks))
+    tasks = tuple(PAPER_TASKS) if tuple(tasks) == ("all",) else tasks
+    names = list(dict.fromkeys(find_task(task).name for task in tasks))
     if not files and (demos_from is None or demos_from in BUNDLED):
         kind = demos_from or "human-like"
         return {task: load_demos(f"{task}/{kind}") for task in names or PAPER_TASKS}, kind

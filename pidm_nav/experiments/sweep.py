@@ -1,4 +1,4 @@
-"""A sweep: every task, agent, number of demonstrations and seed is one job, which trains, evaluates and writes scores."""
+"""A sweep: every task, agent, number of demonstrations and seed is one job, which trains and evaluates an agent."""
 
 from __future__ import annotations
 
@@ -67,8 +67,6 @@ def _listed(convert: Callable[[str], Any], example: str) -> PrimitiveConstructor
 Names = Annotated[tuple[str, ...], _listed(str, "NAME,NAME")]
 Numbers = Annotated[tuple[int, ...], _listed(int, "1,2,5")]
 Fractions = Annotated[tuple[float, ...], _listed(float, "0.1,0.5")]
-# Settings for Python programs, which the command line does not offer.
-NotAnOption = (tyro.conf.Fixed, tyro.conf.Suppress)
 
 
 @dataclass(frozen=True)
@@ -103,10 +101,13 @@ class Sweep:
     checkpoint_fractions: Fractions = (0.05, 0.1, 0.5)
     # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
     keep_agents: Path | None = None
-    variants: Annotated[Mapping[str, Variant], *NotAnOption] = field(default_factory=dict)
-    env_kwargs: Annotated[Mapping[str, Any], *NotAnOption] = field(default_factory=dict)  # of the evaluations
+    # The settings below are for Python programs; the command line does not offer them.
+    variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
+    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(
+        default_factory=dict
+    )  # of the evaluations
     # Returns numbers to keep of an evaluation besides its scores.
-    measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, *NotAnOption] = None
+    measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
 
     def __post_init__(self) -> None:
         from pidm_nav.agents import AGENTS
@@ -201,12 +202,14 @@ class Sweep:
             "training": training,
             "demos": {task: _describe(dataset) for task, dataset in self.datasets.items()},
         }
-        return msgspec.convert(msgspec.to_builtins(content), Manifest)
+        return msgspec.json.decode(msgspec.json.encode(content), type=Manifest)
 
     def job(self, cell: Cell) -> Job:
         """Return a cell's job."""
         options, config = self.training(cell.task, cell.agent)
-        texts = {name: value.format(**asdict(cell)) for name, value in asdict(options).items() if isinstance(value, str)}
+        texts: dict[str, Any] = {
+            name: value.format(**asdict(cell)) for name, value in asdict(options).items() if isinstance(value, str)
+        }
         kept = replace(cell, agent=self.variant(cell.agent).trained_as or cell.agent).name
         return Job(
             cell,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,13 +41,7 @@ class Table:
     def kinds(self) -> list[str]:
         """For each row, whether it shows the paper's numbers ("paper") or is followed by such a row ("above")."""
         is_paper = [row[0].startswith(PAPER) for row in self.rows] + [False]
-        return ["paper" if own else "above" if below else "" for own, below in zip(is_paper, is_paper[1:], strict=False)]
-
-    def markdown(self) -> str:
-        """Return the rows as a Markdown table."""
-        lines = [self.header, ("---", *["---:"] * (len(self.header) - 1)), *self.rows]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"### {self.title}\n\n{body}\n" + (f"\n{self.note}\n" if self.note else "")
+        return ["paper" if own else "above" if below else "" for own, below in itertools.pairwise(is_paper)]
 
 
 def paper_side(side: Side) -> Side:
@@ -59,7 +54,7 @@ def ratio_table(
     curves: Sequence[Curve], agent: Side, baseline: Side, which: Which = "best"
 ) -> tuple[Table, list[EfficiencyRatio]] | None:
     """Tabulate maximum goal ratios and eta(80, 90, 95%) of agent over baseline; None without curves of both."""
-    curves = [curve.last() for curve in curves] if which == "last" else curves
+    curves = [curve.last() if which == "last" else curve for curve in curves if curve.is_share]
     ratios = efficiency_table(curves, agent, baseline, rng=np.random.default_rng(0))
     if not ratios:
         return None
@@ -131,7 +126,10 @@ def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best")
         cells = {row["demos"]: _score(row["mean"], row["std"]) for row in summary}
         name = f"{task_title(curve.task)}, {agent_title(curve.agent)}"
         rows.append((name, *(cells.get(size, NONE) for size in sizes)))
-    title = f"Goal ratio, {demonstrator_title(demos_from)} demonstrations, {which} checkpoint"
+    several = any(curve.scores.shape[2] > 1 for curve in own)
+    title = f"Goal ratio, {demonstrator_title(demos_from)} demonstrations" + (
+        f", {which} checkpoint" if several else ""
+    )
     note = "Mean ± standard deviation over seeds; the CSV adds the IQM and 95% bootstrap intervals of both."
     return Table(f"scores-{demos_from}-{which}", title, ("", *map(str, sizes)), rows, note, records)
 
@@ -142,24 +140,27 @@ def _score(mean: float, std: float) -> str:
     return f"{mean:.2f}" if np.isnan(std) else f"{mean:.2f} ± {std:.2f}"
 
 
-def welch_table(curves: Sequence[Curve], demos_from: str, agent: str, baseline: str) -> Table | None:
-    """Tabulate Welch's t-test of agent against baseline at each number of demonstrations."""
-    named = {(c.task, c.agent): c for c in curves if c.demos_from == demos_from}
+def welch_tables(curves: Sequence[Curve], agent: Side, baseline: Side) -> list[Table]:
+    """Tabulate Welch's t-test of agent against baseline; there is none for one agent on different demonstrations."""
+    named = {(c.task, c.agent, c.demos_from): c for c in curves}
     records, rows = [], []
-    sizes = sorted({size for curve in named.values() for size in curve.sizes})
-    for task in task_order(task for task, _ in named):
-        if (task, agent) in named and (task, baseline) in named:
+    sizes = sorted({size for curve in curves if curve.demos_from == agent[1] for size in curve.sizes})
+    for task in task_order(curve.task for curve in curves):
+        pair = named.get((task, *agent)), named.get((task, *baseline))
+        if agent[1] == baseline[1] and pair[0] and pair[1]:
             with warnings.catch_warnings():  # scipy warns of seeds that all reach the same score
                 warnings.simplefilter("ignore", RuntimeWarning)
-                tests = welch_tests(named[task, agent], named[task, baseline])
+                tests = welch_tests(pair[0], pair[1])
             records += tests
             cells = {row["demos"]: _difference(row["difference"], row["p"]) for row in tests}
             rows.append((task_title(task), *(cells.get(size, NONE) for size in sizes)))
     if not records:
-        return None
-    title = f"{agent_title(agent)} minus {agent_title(baseline)}, {demonstrator_title(demos_from)} demonstrations"
+        return []
+    names = f"{agent_title(agent[0])} minus {agent_title(baseline[0])}"
+    title = f"{names}, {demonstrator_title(agent[1])} demonstrations"
     note = "Difference of mean goal ratios; Welch's t-test over seeds: * p < 0.05, ** p < 0.01, *** p < 0.001."
-    return Table(f"welch-{agent}-{baseline}-{demos_from}", title, ("", *map(str, sizes)), rows, note, records)
+    name = f"welch-{agent[0]}-{baseline[0]}-{agent[1]}"
+    return [Table(name, title, ("", *map(str, sizes)), rows, note, records)]
 
 
 def _difference(difference: float, p: float) -> str:
