@@ -21,11 +21,6 @@ def state_size(num_goals: int) -> int:
     return 2 + 3 * num_goals
 
 
-def reached_column(goal: Any) -> Any:
-    """Return the column of a goal's reached flag."""
-    return 4 + 3 * goal
-
-
 def join_state(positions: Array, goals: Array, goals_reached: NDArray[np.int64]) -> NDArray[np.float32]:
     """Build (..., 2 + 3G) state vectors.
 
