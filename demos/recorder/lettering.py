@@ -7,18 +7,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pidm_nav.world2d.drawing import Colour
+from pidm_nav.world2d.drawing import Color
 
 if TYPE_CHECKING:
     import pygame
 
-BACK: Colour = (24, 27, 34)
-RAISED: Colour = (42, 47, 58)
-DIM: Colour = (148, 155, 170)
-LIGHT: Colour = (238, 240, 244)
+BACK: Color = (24, 27, 34)
+RAISED: Color = (42, 47, 58)
+DIM: Color = (148, 155, 170)
+LIGHT: Color = (238, 240, 244)
 
 
-def draw_bar(canvas: pygame.Surface, left: int, right: int, top: int, part: float, colour: Colour) -> None:
+def draw_bar(canvas: pygame.Surface, left: int, right: int, top: int, part: float, colour: Color) -> None:
     """A line of which a part is coloured."""
     import pygame
 
@@ -33,7 +33,7 @@ def draw_text(
     text: str,
     place: tuple[int, int],
     size: int,
-    colour: Colour = LIGHT,
+    colour: Color = LIGHT,
     bold: bool = False,
     align: str = "left",
     width: int | None = None,
@@ -60,7 +60,7 @@ def wrap(text: str, size: int, width: int) -> list[str]:
 
 
 @lru_cache(maxsize=512)
-def glyphs(text: str, size: int, colour: Colour, bold: bool) -> pygame.Surface:
+def glyphs(text: str, size: int, colour: Color, bold: bool) -> pygame.Surface:
     """A picture of a line of text."""
     return _font(size, bold).render(text, True, colour)
 

@@ -13,7 +13,7 @@ from pidm_nav.demos.recorder.keyboard import KEYBOARD
 from pidm_nav.demos.recorder.lettering import BACK, DIM, LIGHT, RAISED, draw_bar, draw_text, glyphs, wrap
 from pidm_nav.demos.recorder.mapping import CAMERA, Mapping
 from pidm_nav.demos.recorder.session import Session
-from pidm_nav.world2d.drawing import COLOURS, TRACE, Colour, Frame, view_room
+from pidm_nav.world2d.drawing import COLORS, TRACE, Color, Frame, view_room
 from pidm_nav.world2d.layout import BOX
 from pidm_nav.world2d.render import Window, render_state
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PANEL = 330  # px beside the map
 EDGE = 24
 RECENT = 90  # steps of trace that are drawn: older ones would cost more time than a frame has
-GHOST: Colour = (234, 118, 0)
+GHOST: Color = (234, 118, 0)
 
 KEY_LABELS = {
     "left": "←",
@@ -193,7 +193,7 @@ def _draw_score(canvas: pygame.Surface, session: Session, left: int, right: int,
     top += 8 + draw_text(canvas, f"{word} {number}{of}", (left, top), 20, bold=True)
     goals, reached = session.num_goals, session.attempt.goals_reached[-1]
     limit = f" of {session.max_steps}" if session.max_steps else ""
-    rows = [("Goals", f"{reached} of {goals}", reached / goals, COLOURS["reached"])]
+    rows = [("Goals", f"{reached} of {goals}", reached / goals, COLORS["reached"])]
     if session.rival is not None:
         rival = session.rival
         rows[0] = ("You", f"{reached} of {goals} goals", reached / goals, TRACE)
@@ -204,7 +204,7 @@ def _draw_score(canvas: pygame.Surface, session: Session, left: int, right: int,
     if session.file is not None:
         total = session.kept / session.episodes if session.episodes else 0.0
         in_file = f"{session.kept}, {len(session.file)} in the file" if session.file.num_before else str(session.kept)
-        rows.append(("Kept", in_file, total, COLOURS["reached"]))
+        rows.append(("Kept", in_file, total, COLORS["reached"]))
     elif session.rival is not None:
         rows.append(("You : rival", f"{session.rival.wins} : {session.rival.losses}", -1.0, DIM))
     for name, value, part, colour in rows:

@@ -11,9 +11,6 @@ from pidm_nav.goal_env import GoalEnv, RenderMode, read_action
 from pidm_nav.world2d.state import REACHED, join_state
 from pidm_nav.world2d.world import NOISE_BLOCK, Situation, World, draw_pairs
 
-FRAME_SIDE = 800
-"""Longest side of a rendered frame in pixels, whatever the size of the room."""
-
 
 class NavEnv(GoalEnv):
     """Touch a series of goals in order, moving with a noisy velocity between walls that the agent bounces off.
@@ -51,9 +48,8 @@ class NavEnv(GoalEnv):
     goal that this step's reward is for, or -1.
 
     ## Arguments
-    `render_mode` (`"human"`, `"rgb_array"`) and the fields of `World`: `noise_std=0.2`, `clip_noise=True`,
-    `deadzone=0.1`, `obs_type="state"`, `image_size=224`, `observe_goals=True`, `relative_goals=False`,
-    `random_start=False`, `random_goals=False`; for `PIDMNav-Custom-v0` also `layout`, `room_size` and `goal_order`.
+    `render_mode` (`"human"`, `"rgb_array"`) and the fields of `pidm_nav.world2d.world.World`, such as `noise_std=0.2`;
+    `layout`, `room_size` and `goal_order` are for `PIDMNav-Custom-v0`.
 
     ## Starting elsewhere
     `reset(options={"state": vector})` begins the episode at a state vector (not an observation); `set_state(vector)`
@@ -61,9 +57,10 @@ class NavEnv(GoalEnv):
     """
 
     def __init__(self, world: World, render_mode: RenderMode | None = None) -> None:
-        super().__init__(world.task or "custom", world.num_goals, render_mode)
+        super().__init__(world.task or "custom", world.map.num_goals, render_mode)
         self.world, self.layout = world, world.map
-        self.observation_space, self.action_space = world.observation_space, world.action_space
+        self.observation_space = world.observation_space
+        self.action_space = world.action_space
         self._x, self._y = 0.0, 0.0
         self._goals: list[list[float]] = []
         self._state: NDArray[np.float32] = np.empty(0, np.float32)  # empty until the first reset
@@ -117,7 +114,7 @@ class NavEnv(GoalEnv):
         """Draw the state and the trace of this episode."""
         from pidm_nav.world2d.render import render_state
 
-        return render_state(self.layout, self._state, size=FRAME_SIDE, trace=np.array(self._trace))
+        return render_state(self.layout, self._state, size=800, trace=np.array(self._trace))
 
     def _begin(self, situation: Situation) -> None:
         position, goals, self._goals_reached = situation

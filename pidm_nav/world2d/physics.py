@@ -22,10 +22,8 @@ SPEED = 20.0
 """Pixels per step at an action of 1."""
 MAX_PUSHES = 100
 """Number of pushes after which an agent that is still inside a wall goes back to where it was."""
-FEW = 16
-"""Number of agents up to which a loop over floats is faster than arrays."""
 PAD = MARGIN + 2
-"""Pixels around the room that the tables cover: two more than an agent can leave it by, so no lookup is out of range."""
+"""Pixels around the room that the tables cover, so that no lookup is out of range."""
 
 FloatArray = NDArray[np.float64]
 Number = TypeVar("Number", float, FloatArray)
@@ -83,13 +81,10 @@ class Physics:
         Actions must lie within [-1, 1]. The noise is N(0, noise_std) on each axis, or 0 for the mean dynamics.
         """
         width, height = self.layout.room_size
-        if isinstance(x, np.ndarray):
-            new_x = self._advance(_Arrays, x, action_x, noise_x, width - 1.0)
-            new_y = self._advance(_Arrays, y, action_y, noise_y, height - 1.0)
-            return self._push_out_many(x, y, new_x, new_y)
-        new_x = self._advance(_Floats, x, action_x, noise_x, width - 1.0)
-        new_y = self._advance(_Floats, y, action_y, noise_y, height - 1.0)
-        return self._push_out(x, y, new_x, new_y)
+        math, push_out = (_Arrays, self._push_out_many) if isinstance(x, np.ndarray) else (_Floats, self._push_out)
+        new_x = self._advance(math, x, action_x, noise_x, width - 1.0)
+        new_y = self._advance(math, y, action_y, noise_y, height - 1.0)
+        return push_out(x, y, new_x, new_y)
 
     def touches(self, x: Number, y: Number, goal_x: Number, goal_y: Number) -> Any:
         """Return whether the agent's box overlaps the goal's, as bool or (N,) bool."""
@@ -144,7 +139,7 @@ class Physics:
         hit = np.flatnonzero(solid.take(index))
         index = index[hit]
         tries = MAX_PUSHES
-        while hit.size > FEW and tries > MAX_PUSHES - 8:
+        while hit.size > 16 and tries > MAX_PUSHES - 8:  # for fewer agents a loop over floats is faster
             tries -= 1
             new_x[hit] = pushed_x = _push(_Arrays, x[hit], new_x[hit], push_x[index])
             new_y[hit] = pushed_y = _push(_Arrays, y[hit], new_y[hit], push_y[index])

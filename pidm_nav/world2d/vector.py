@@ -35,11 +35,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     `max_episode_steps`. For wrappers of single environments use `gym.make_vec(id, vectorization_mode="sync", ...)`.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012
-        "render_modes": ["rgb_array"],
-        "render_fps": 30,
-        "autoreset_mode": AutoresetMode.NEXT_STEP,
-    }
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
 
     def __init__(
         self,
@@ -71,10 +67,10 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._blocks = self._every * self._noise.shape[1]  # where each row's block begins
         self._cursor = np.full(num_envs, NOISE_BLOCK)  # each row's place in its block: used up
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
-        self._goals = np.zeros((num_envs, world.num_goals, 2))
+        self._goals = np.zeros((num_envs, self.layout.num_goals, 2))
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
-        self._state = np.zeros((num_envs, state_size(world.num_goals)), np.float32)
+        self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
         self._steps = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
 
@@ -109,7 +105,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         reached_goal[reached] = self._goals_reached[reached] - 1
         if self.autoreset_mode == AutoresetMode.NEXT_STEP and idle.size:
             self._begin(idle)
-        terminated = self._goals_reached == self.world.num_goals
+        terminated = self._goals_reached == self.layout.num_goals
         truncated = self._steps >= (np.inf if self.max_episode_steps is None else self.max_episode_steps)
         self._ended = terminated | truncated
         final = {}
@@ -213,7 +209,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     def _infos(self, reached_goal: IntArray, mask: BoolArray | None = None) -> dict[str, Any]:
         """Return infos as Gymnasium batches them: one array per key, and under `_key` which rows have it."""
         mask = np.ones(self.num_envs, bool) if mask is None else mask
-        infos = goal_info(self._goals_reached.copy(), np.full(self.num_envs, self.world.num_goals), reached_goal)
+        infos = goal_info(self._goals_reached.copy(), np.full(self.num_envs, self.layout.num_goals), reached_goal)
         return infos | {f"_{key}": mask for key in infos}
 
     def _final_infos(self, reached_goal: IntArray) -> dict[str, Any]:

@@ -25,10 +25,7 @@ NOISE_BLOCK = 256
 
 
 def draw_pairs(rng: np.random.Generator, pairs: NDArray[np.complex64]) -> None:
-    """Fill (NOISE_BLOCK,) pairs with uniform numbers in [0, 1): a real and an imaginary part for each step.
-
-    `World.noise` turns them into normal numbers for all rows at once, which is far faster than drawing those here.
-    """
+    """Fill (NOISE_BLOCK,) pairs with uniform numbers in [0, 1); `World.noise` makes them normal for all rows at once."""
     rng.random(dtype=np.float32, out=pairs.view(np.float32))
 
 
@@ -76,11 +73,6 @@ class World:
         """The dynamics."""
         return Physics(self.map, self.noise_std, self.clip_noise, self.deadzone)
 
-    @property
-    def num_goals(self) -> int:
-        """The number of goals."""
-        return self.map.num_goals
-
     @cached_property
     def action_space(self) -> spaces.Box:
         """The velocities along x and y."""
@@ -95,7 +87,7 @@ class World:
         low, high = [-MARGIN, -MARGIN], [width + MARGIN, height + MARGIN]
         if self.observe_goals:
             goal_low, goal_high = ([-high[0], -high[1]], high) if self.relative_goals else ([0, 0], [width, height])
-            low, high = low + [*goal_low, 0] * self.num_goals, high + [*goal_high, 1] * self.num_goals
+            low, high = low + [*goal_low, 0] * self.map.num_goals, high + [*goal_high, 1] * self.map.num_goals
         return spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
 
     @property
@@ -138,20 +130,20 @@ class World:
     def check_state(self, state: Any) -> Situation:
         """Return the situation that a state vector describes; one that this task cannot be in is a ValueError."""
         vector = np.asarray(state, dtype=np.float64)
-        if vector.shape != (state_size(self.num_goals),):
+        if vector.shape != (state_size(self.map.num_goals),):
             raise ValueError(
-                f"the state has shape {vector.shape}, this task's has ({state_size(self.num_goals)},): "
+                f"the state has shape {vector.shape}, this task's has ({state_size(self.map.num_goals)},): "
                 "[x, y, (goal_x, goal_y, reached) for each goal]"
             )
         if not np.isfinite(vector).all():
             raise ValueError(f"the state has a number that is not finite at index {np.argmin(np.isfinite(vector))}")
         position, goals, reached = split_state(vector)
         flags = vector[REACHED]
-        if not np.array_equal(flags, np.arange(self.num_goals) < reached):
+        if not np.array_equal(flags, np.arange(self.map.num_goals) < reached):
             raise ValueError(
                 f"the reached flags are {flags.tolist()}: goals are reached in order, so 1s come before 0s"
             )
-        if reached == self.num_goals:
+        if reached == self.map.num_goals:
             raise ValueError("all goals of this state are reached, so its episode is over: leave one to reach")
         limits = np.array(self.map.room_size) - 1
         if (position < -MARGIN).any() or (position > limits + MARGIN).any() or self.physics.collides(position):
