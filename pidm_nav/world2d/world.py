@@ -25,7 +25,7 @@ NOISE_BLOCK = 256
 
 
 def draw_pairs(rng: np.random.Generator, pairs: NDArray[np.complex64]) -> None:
-    """Fill (NOISE_BLOCK,) pairs with uniform numbers in [0, 1); `World.noise` makes them normal for all rows at once."""
+    """Fill (NOISE_BLOCK,) with uniform numbers in [0, 1); `World.noise` makes them normal for all rows at once."""
     rng.random(dtype=np.float32, out=pairs.view(np.float32))
 
 

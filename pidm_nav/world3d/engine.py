@@ -20,10 +20,8 @@ from pidm_nav.world3d.levels import Level
 from pidm_nav.world3d.wad import TOKEN, build_wad
 
 TICS_PER_SECOND = 35
-SCREEN = (240, 320)
-"""Height and width of the engine's picture: small, but large enough to be watched."""
-DAZED = 7
-"""Number of tics at the beginning of an episode in which the game lets nobody move."""
+SCREEN = (240, 320)  # height and width of the engine's picture: small, but large enough to be watched
+DAZED = 7  # tics at the beginning of an episode in which the game lets nobody move
 
 # Only Linux can tie a process to the life of another; without that, killing Python leaves the engine waiting forever.
 LAUNCHER = """#!/bin/sh
