@@ -8,12 +8,11 @@ from typing import Any
 
 import gymnasium as gym
 
-import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.world2d.render import write_video
+from pidm_nav import AStarExpert
+from pidm_nav.video import write_video
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="only every tenth frame")
+parser.add_argument("--fast", action="store_true", help="draw only every tenth step")
 parser.add_argument("--out", default="first_episode.gif")
 arguments = parser.parse_args()
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from pidm_nav.video import Window
+from pidm_nav.video import Window
 
 RenderMode = Literal["human", "rgb_array"]
 
@@ -43,8 +42,6 @@ class GoalEnv(gym.Env[NDArray[Any], NDArray[Any]]):
         if self.render_mode == "rgb_array":
             return frame
         if self._window is None:
-            from pidm_nav.video import Window
-
             self._window = Window(f"pidm-nav: {self.title}")
         self._window.show(frame, fps=self.metadata["render_fps"])
         return None

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.world2d.layout import Layout
 
-DEFAULT_MAX_STEPS = 1000
-"""Step limit of an environment that has none of its own."""
+DEFAULT_MAX_STEPS = 1000  # for environments without a step limit of their own
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Task:
         return gym.make_vec(self.env_id, rows, render_mode=render_mode, max_episode_steps=limit, **mode, **env_kwargs)
 
     def rows_for(self, episodes: int) -> int:
-        """Return how many rows to make for these episodes: as few waves as possible, and few unused rows in the last."""
+        """Return how many rows to make for these episodes: as few waves as possible, and few unused rows."""
         waves = -(-episodes // self.rows)
         return -(-episodes // waves)
 
@@ -110,9 +109,9 @@ class Task:
         return list(resolve_name("pidm_nav.world2d.render:draw_states")(self.layout(env_kwargs), states, size))
 
     def _check_arguments(self, env_kwargs: Iterable[str]) -> None:
-        unknown = [name for name in env_kwargs if name not in self.defaults] if self.world else []
-        if unknown:
-            raise ValueError(f"{self.name} has no argument '{unknown[0]}': it takes {', '.join(self.defaults)}")
+        for name in env_kwargs:
+            if self.world and name not in self.defaults:
+                raise ValueError(f"{self.name} has no argument '{name}': it takes {', '.join(self.defaults)}")
 
 
 @lru_cache(maxsize=16)

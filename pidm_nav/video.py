@@ -21,15 +21,11 @@ Frame = NDArray[np.uint8]
 
 
 class Window:
-    """A window for frames, opened by the first `show`.
-
-    Attributes:
-        closed: whether the user has closed the window; `show` then does nothing until `close` is called.
-    """
+    """A window for frames, opened by the first `show`."""
 
     def __init__(self, title: str = "pidm-nav") -> None:
         self.title = title
-        self.closed = False
+        self.closed = False  # whether the user has closed it; `show` then does nothing until `close` is called
         self._screen: pygame.Surface | None = None
         self._clock: pygame.time.Clock | None = None
 
@@ -41,7 +37,17 @@ class Window:
             return []
         size = frame.shape[1], frame.shape[0]
         if self._screen is None or self._clock is None or self._screen.get_size() != size:
-            self._screen, self._clock = _open_window(self.title, size), pygame.time.Clock()
+            try:
+                pygame.display.init()
+                # Without a display, SDL may silently choose a driver that draws nowhere.
+                if pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
+                    pygame.display.quit()
+                    raise pygame.error("there is no display")
+                pygame.display.set_caption(self.title)
+                self._screen, self._clock = pygame.display.set_mode(size), pygame.time.Clock()
+            except pygame.error as error:
+                remedy = "run this on a desktop, or use render_mode='rgb_array' or a video"
+                raise OSError(f"cannot open a window ({error}): {remedy}") from None
         self._screen.blit(pygame.image.frombuffer(np.ascontiguousarray(frame).data, size, "RGB"), (0, 0))
         pygame.display.flip()
         events = pygame.event.get()
@@ -61,47 +67,30 @@ class Window:
             pygame.display.quit()
 
 
-def _open_window(title: str, size: tuple[int, int]) -> pygame.Surface:
-    import pygame
-
-    try:
-        pygame.display.init()
-        # Without a display, SDL may silently choose a driver that draws nowhere.
-        if pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
-            pygame.display.quit()
-            raise pygame.error("there is no display")
-        pygame.display.set_caption(title)
-        return pygame.display.set_mode(size)
-    except pygame.error as error:
-        remedy = "run this on a desktop, or use render_mode='rgb_array' or a video"
-        raise OSError(f"cannot open a window ({error}): {remedy}") from None
-
-
 def side_by_side(frames: Sequence[Frame], titles: Sequence[str] = ()) -> Frame:
     """Return one frame with the given ones next to each other on white, each under its title if there are titles."""
     import pygame
 
     if not frames or (titles and len(titles) != len(frames)):
         raise ValueError(
-            f"{len(frames)} frames and {len(titles)} titles: give at least one frame, and each a title or none"
+            f"{len(frames)} frames and {len(titles)} titles: give frames, and each of them a title or none"
         )
     tallest = max(len(frame) for frame in frames)
     gap = max(tallest // 40, 4)
     bar = max(tallest // 14, 20) if titles else gap
-    whole = np.full((bar + tallest + gap, gap + sum(frame.shape[1] + gap for frame in frames), 3), 255, dtype=np.uint8)
-    canvas = pygame.image.frombuffer(whole.data, (whole.shape[1], whole.shape[0]), "RGB")
     pygame.font.init()
     font = pygame.font.Font(None, round(bar * 0.72))
-    left = gap
+    panes = []
     for frame, title in zip(frames, titles or [""] * len(frames), strict=True):
         height, width, _ = frame.shape
-        whole[bar : bar + height, left : left + width] = frame
         text = font.render(title, True, (14, 14, 17))
         if text.get_width() > width:
             text = pygame.transform.smoothscale(text, (width, text.get_height() * width // text.get_width()))
-        canvas.blit(text, (left + (width - text.get_width()) // 2, (bar - text.get_height()) // 2))
-        left += width + gap
-    return whole
+        pane = np.pad(frame, ((bar, gap + tallest - height), (gap, 0), (0, 0)), constant_values=255)
+        canvas = pygame.image.frombuffer(pane.data, (gap + width, len(pane)), "RGB")
+        canvas.blit(text, (gap + (width - text.get_width()) // 2, (bar - text.get_height()) // 2))
+        panes.append(pane)
+    return np.pad(np.hstack(panes), ((0, 0), (0, gap), (0, 0)), constant_values=255)
 
 
 def check_video_name(path: Path) -> None:
@@ -140,10 +129,9 @@ def _write_gif(frames: list[Frame], path: Path, fps: float) -> None:
     """Write all frames with one palette, so that what does not move is stored once."""
     from PIL import Image
 
-    sample = np.concatenate([frame.reshape(-1, 3) for frame in frames[:: max(len(frames) // 8, 1)]])
-    codes, counts = np.unique(sample @ np.array([65536, 256, 1]), return_counts=True)
-    codes = codes[np.argsort(-counts, kind="stable")]
-    colors = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=-1).astype(np.uint8)
+    sample = Image.fromarray(np.vstack(frames[:: max(len(frames) // 8, 1)]))
+    counts: Any = sample.getcolors(sample.width * sample.height)
+    colors = np.array([color for _, color in sorted(counts, key=lambda each: (-each[0], each[1]))], np.uint8)
     exact, others = colors[:64], colors[64:]  # the commonest are kept, or the agent's would be averaged away
     mixed = (Image.fromarray(others[None]).quantize(64).getpalette() or []) if len(others) else []
     palette = Image.new("P", (1, 1))
@@ -156,10 +144,9 @@ def _write_gif(frames: list[Frame], path: Path, fps: float) -> None:
 def _write_mp4(frames: list[Frame], path: Path, fps: float, loss: int) -> None:
     import imageio.v2 as imageio
 
+    height, width, _ = frames[0].shape
+    odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 needs even sides
+    even: list[Any] = [np.pad(frame, odd, mode="edge") for frame in frames]
     settings: dict[str, Any] = {"codec": "libx264", "quality": None, "output_params": ["-crf", str(loss)]}
     settings |= {"macro_block_size": 1, "ffmpeg_log_level": "error"}
-    writer: Any = imageio.get_writer(path, format="FFMPEG", mode="I", fps=fps, **settings)
-    height, width, _ = frames[0].shape
-    with writer:
-        for frame in frames:  # H.264 needs even sides
-            writer.append_data(np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
+    imageio.mimwrite(path, even, format="FFMPEG", fps=fps, **settings)
