@@ -136,7 +136,7 @@ def _test(dataset: DemoDataset, index: int) -> Iterator[Mismatch]:
     physics = Physics(layout, **{key: kwargs[key] for key in ("noise_std", "clip_noise", "deadzone") if key in kwargs})
     positions, goals, reached = split_state(states)
     outside = (positions < -MARGIN) | (positions > np.array(layout.room_size) - 1 + MARGIN)
-    wrong: dict[str, NDArray[Any]] = {
+    wrong: dict[str, Any] = {
         "the agent's box overlaps a wall": physics.collides(positions),
         "the agent is outside the room": outside.any(axis=1),
         "no action with noise moves the agent there": np.append(False, ~_reachable(physics, positions, episode)),
