@@ -1,4 +1,4 @@
-"""Who demonstrates: the A* expert, the human-like player, and the scripted walker in 3D."""
+"""The experts that make demonstrations: the A* planner, the human-like player, and the scripted walker in 3D."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from pidm_nav.rollout import Policy
 from pidm_nav.tasks import Task, find_task
+from pidm_nav.world2d.layout import Layout
 
 EXPERTS = {
     "astar": "pidm_nav.demos.experts.astar:AStarExpert",
@@ -15,12 +16,12 @@ EXPERTS = {
 }
 
 
-def make_expert(name: str | None, task: str | Task, **settings: Any) -> Policy:
-    """Make an expert by its name, by default the first that can play the task.
+def make_expert(name: str | None, task: str | Task | Layout, **settings: Any) -> Policy:
+    """Make an expert.
 
     Args:
-        name: `astar` or `human-like` in 2D, `scripted` in 3D.
-        task: the task to play, or an environment or a layout that the expert's class accepts.
+        name: `astar` or `human-like` in 2D, `scripted` in 3D; None for the first one that can play the task.
+        task: the task to play, or a map to plan on.
         settings: arguments of the expert's class.
     """
     if isinstance(task, str | Task):
