@@ -21,18 +21,16 @@ def make_expert(name: str | None, task: str | Task | Layout, **settings: Any) ->
 
     Args:
         name: `astar` or `human-like` in 2D, `scripted` in 3D; None for the first one that can play the task.
-        task: the task to play, or a map to plan on.
+        task: the task to play, or a map of one's own to plan on.
         settings: arguments of the expert's class.
     """
     if isinstance(task, str | Task):
         task = find_task(task)
-        name = name or next(iter(task.experts), None)
+        if not task.experts:
+            raise ValueError(f"no expert can play {task.name}: record a person, or collect with a policy of your own")
+        name = name or task.experts[0]
         if name not in task.experts:
-            known = f"choose one of {', '.join(task.experts)}" if task.experts else "record a person or give a policy"
-            raise ValueError(f"no expert called '{name}' can play {task.name}: {known}")
-    module, _, kind = EXPERTS[str(name)].partition(":")
-    try:
-        expert: Policy = getattr(import_module(module), kind)(task, **settings)
-    except TypeError as error:
-        raise ValueError(f"the expert '{name}' cannot be made with {settings}: {error}") from None
+            raise ValueError(f"the expert '{name}' cannot play {task.name}: choose one of {', '.join(task.experts)}")
+    module, _, kind = EXPERTS[name or "astar"].partition(":")
+    expert: Policy = getattr(import_module(module), kind)(task, **settings)
     return expert
