@@ -2,10 +2,11 @@
 
 from pidm_nav.agents.bc import BC
 from pidm_nav.agents.checkpoint import load_agent
-from pidm_nav.agents.pidm import PIDM
+from pidm_nav.agents.config import AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.pidm import PIDM, PIDMConfig
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.agents.retrieval import RetrievalBC
-from pidm_nav.agents.train import PRESETS, TrainConfig, train
+from pidm_nav.agents.train import choose_preset, make_agent, train
 
 AGENTS: dict[str, type[NavPolicy]] = {agent.name: agent for agent in (BC, PIDM, RetrievalBC)}
 
@@ -13,10 +14,14 @@ __all__ = [
     "AGENTS",
     "BC",
     "PIDM",
-    "PRESETS",
+    "AgentConfig",
     "NavPolicy",
+    "PIDMConfig",
+    "Preset",
     "RetrievalBC",
     "TrainConfig",
+    "choose_preset",
     "load_agent",
+    "make_agent",
     "train",
 ]

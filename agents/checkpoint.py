@@ -1,48 +1,100 @@
-"""Agents on disk: a JSON description and a safetensors file; nothing in them is executed."""
+"""Agents on disk: a JSON description and a safetensors file, and the state that a killed training resumes from."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import safetensors
 import safetensors.torch
+import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pidm_nav import __version__
+from pidm_nav.agents.config import AgentConfig, TrainConfig
 from pidm_nav.agents.encoders import Frozen
-from pidm_nav.agents.policy import AgentConfig, NavPolicy
+from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.files import write_bytes, write_json
+from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"
+STATE_FILE = "training.safetensors"
 FORMAT = 1
 MEMORY = "memory."  # prefix of the tensors that are not network weights
+Bounds = float | str | list[float | str]  # one for all numbers or one each; infinity as a string
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, then rename: a kill leaves the old file or the new one, never half of one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+class BoxFile(msgspec.Struct):
+    """A Box space in JSON."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    low: Bounds
+    high: Bounds
+
+    @classmethod
+    def of(cls, space: spaces.Box) -> BoxFile:
+        """Describe a space."""
+
+        def plain(values: Any) -> Bounds:
+            flat: list[float | str] = [float(v) if np.isfinite(v) else str(float(v)) for v in values.flatten()]
+            return flat[0] if len(set(flat)) == 1 else flat
+
+        return cls(space.shape, str(space.dtype), plain(space.low), plain(space.high))
+
+    def space(self) -> spaces.Box:
+        """Return the space."""
+        low, high = (
+            np.array(list(map(float, each)) if isinstance(each, list) else [float(each)] * math.prod(self.shape))
+            for each in (self.low, self.high)
+        )
+        dtype: Any = np.dtype(self.dtype).type
+        return spaces.Box(low.reshape(self.shape).astype(dtype), high.reshape(self.shape).astype(dtype), dtype=dtype)
+
+
+class Origin(msgspec.Struct, kw_only=True):
+    """The parts of an agent's description that other code relies on."""
+
+    task: str = ""
+    env_kwargs: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    training: dict[str, Any] = {}
+
+
+class AgentFile(Origin, kw_only=True):
+    """What agent.json holds, besides whatever else the agent's description says."""
+
+    format: int
+    agent: str
+    version: str = ""
+    config: dict[str, Any]
+    seed: int = 0
+    custom_encoder: bool = False
+    observation_space: BoxFile
+    action_space: BoxFile
+    weights: str
+    sha256: str
+
+
+OWN = set(AgentFile.__struct_fields__) - set(Origin.__struct_fields__)
 
 
 def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
     """Write an agent into a folder, replacing the one that may be there."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     memory = {MEMORY + name: tensor for name, tensor in agent.memory().items()}
     tensors = {name: tensor.contiguous().cpu() for name, tensor in {**agent.state_dict(), **memory}.items()}
     content = safetensors.torch.save(tensors)
     checksum = hashlib.sha256(content).hexdigest()
-    # the weights' name holds their checksum: until the description is replaced, the old agent stays whole
+    # the name of the weights holds their checksum: until the description is replaced, the old agent stays whole
     weights = folder / f"weights-{checksum[:12]}.safetensors"
     description = {
         "format": FORMAT,
@@ -51,35 +103,54 @@ def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
         "config": asdict(agent.config),
         "seed": agent.seed,
         "custom_encoder": agent.custom_encoder,
-        "observation_space": _space_to_json(agent.observation_space),
-        "action_space": _space_to_json(agent.action_space),
+        "observation_space": BoxFile.of(agent.observation_space),
+        "action_space": BoxFile.of(agent.action_space),
         **agent.description,
         "weights": weights.name,
         "sha256": checksum,
     }
-    write_atomically(weights, content)
-    write_atomically(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    write_bytes(weights, content)
+    write_json(folder / DESCRIPTION, msgspec.to_builtins(description), indent=2)
     for other in folder.glob("weights-*.safetensors"):
         if other != weights:
             other.unlink()
     return folder
 
 
-def read_description(folder: str | Path) -> dict[str, Any]:
-    """The JSON description of a saved agent."""
+def read_description(folder: str | Path) -> tuple[AgentFile, dict[str, Any]]:
+    """Read the JSON description of a saved agent: what the file format needs, and the agent's own description."""
     path = Path(folder) / DESCRIPTION
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no trained agent: there is no {DESCRIPTION} in it")
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a saved agent's description: it is damaged, train the agent again") from error
-    needed = ("format", "agent", "config", "observation_space", "action_space", "weights", "sha256")
-    if not isinstance(description, dict) or not all(key in description for key in needed):
-        raise ValueError(f"{path} is not a saved agent's description: it misses what this package writes")
-    if description["format"] != FORMAT:
-        raise ValueError(f"{path} has format {description['format']}, this version reads {FORMAT}: update pidm-nav")
-    return description
+        content = msgspec.json.decode(path.read_bytes())
+        file = msgspec.convert(content, AgentFile)
+    except msgspec.ValidationError as error:
+        raise ValueError(
+            f"{path} is not a saved agent's description, it misses what this package writes ({error}): "
+            "train the agent again"
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ValueError(f"{path} is not a saved agent's description: it is damaged, train the agent again") from None
+    if file.format != FORMAT:
+        raise ValueError(f"{path} has format {file.format}, this version reads {FORMAT}: update pidm-nav")
+    return file, {key: value for key, value in content.items() if key not in OWN}
+
+
+def read_tensors(folder: str | Path, file: AgentFile | None = None) -> dict[str, Tensor]:
+    """Read the weights and the memory of a saved agent, by name."""
+    file = file or read_description(folder)[0]
+    path = Path(folder) / file.weights
+    if Path(file.weights).name != file.weights or not path.is_file():
+        raise FileNotFoundError(f"the weights {path} are missing: the checkpoint is incomplete")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise ValueError(f"{path} is not the file its description names: it was cut short or changed")
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file: train the agent again") from error
+    return tensors
 
 
 def load_agent(
@@ -89,106 +160,107 @@ def load_agent(
     *,
     encoder: nn.Module | None = None,
 ) -> NavPolicy:
-    """The agent saved in a folder, ready to act.
+    """Load the agent saved in a folder, ready to act.
 
     Args:
-        folder: what `save` or `train` wrote.
-        observation_space: of the environment it shall act in; another than it was trained for is refused.
+        folder: the folder that `save` or `train` wrote.
+        observation_space: the environment's space; another one than the agent was trained for is refused.
         action_space: likewise.
-        encoder: the encoder the agent was made with, if that was not the package's own.
+        encoder: the encoder that the agent was made with, if that was not the package's own.
     """
     from pidm_nav.agents import AGENTS
 
-    description = read_description(folder)
-    if description["agent"] not in AGENTS:
-        raise ValueError(f"{folder} holds an agent '{description['agent']}': known are {', '.join(AGENTS)}")
-    if description.get("custom_encoder") and encoder is None:
+    file, description = read_description(folder)
+    if file.agent not in AGENTS:
+        raise ValueError(f"{folder} holds an agent '{file.agent}', which is not known: known are {', '.join(AGENTS)}")
+    if file.custom_encoder and encoder is None:
         raise ValueError(f"the agent in {folder} was made with an encoder of its own: pass it as encoder=")
-    tensors = read_tensors(folder)
-    agent_class: type[NavPolicy] = AGENTS[description["agent"]]
+    tensors = read_tensors(folder, file)
+    config = _read_config(AGENTS[file.agent].config_class, file.config, folder)
     try:
-        observations = _space_from_json(description["observation_space"])
-        actions = _space_from_json(description["action_space"])
-        config = _config_from_json(agent_class.config_class, description["config"])
-        agent = agent_class(observations, actions, config, encoder=encoder, seed=int(description.get("seed", 0)))
-        memory = {name[len(MEMORY) :]: tensors.pop(name) for name in list(tensors) if name.startswith(MEMORY)}
+        observations, actions = file.observation_space.space(), file.action_space.space()
+    except (ValueError, TypeError):
+        raise ValueError(f"the spaces in {Path(folder) / DESCRIPTION} are damaged: train the agent again") from None
+    agent = AGENTS[file.agent](observations, actions, config, encoder=encoder, seed=file.seed)
+    memory = {name[len(MEMORY) :]: tensors.pop(name) for name in list(tensors) if name.startswith(MEMORY)}
+    try:
         agent.load_state_dict(tensors)
         if isinstance(agent.vision, Frozen):
             agent.vision.check()
         agent.restore(memory)
     except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
         raise ValueError(f"the description and the weights in {folder} do not fit together: train again") from error
-    for kind, own, given in (
-        ("observation", observations, observation_space),
-        ("action", actions, action_space),
-    ):
-        if given is not None and not same_space(own, given):
-            raise ValueError(f"the agent in {folder} was trained for {kind} space {own}, not for {given}")
-    own_keys = {"format", "agent", "config", "seed", "custom_encoder", "observation_space", "action_space"}
-    own_keys |= {"weights", "sha256", "version"}
-    agent.description = {key: value for key, value in description.items() if key not in own_keys}
+    agent.check_spaces(observation_space or observations, action_space or actions, "your environment")
+    agent.description = description
     return agent.eval()
 
 
-def read_tensors(folder: str | Path) -> dict[str, Tensor]:
-    """The weights and the memory of a saved agent, by name."""
-    description = read_description(folder)
-    return _read_weights(Path(folder) / str(description["weights"]), str(description["sha256"]))
-
-
-def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
-    """Whether two boxes have the same shape and bounds."""
-    return (
-        isinstance(given, spaces.Box)
-        and own.shape == given.shape
-        and bool(np.allclose(own.low, given.low) and np.allclose(own.high, given.high))
-    )
-
-
-def _read_weights(path: Path, checksum: str) -> dict[str, Tensor]:
-    """The tensors of a file whose checksum is as described."""
-    if path.name != str(path.relative_to(path.parent)) or not path.is_file():
-        raise FileNotFoundError(f"the weights {path} are missing: the checkpoint is incomplete")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != checksum:
-        raise ValueError(f"{path} is not the file its description names: it was cut short or changed")
+def _read_config(config_class: type[AgentConfig], values: dict[str, Any], folder: str | Path) -> AgentConfig:
+    """Return the settings of a saved agent."""
+    unknown = sorted(set(values) - {field.name for field in fields(config_class)})
+    if unknown:
+        raise ValueError(f"the option {unknown[0]} in {folder} is not one of this agent's: update pidm-nav")
     try:
-        tensors: dict[str, Tensor] = safetensors.torch.load(content)
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file: train the agent again") from error
-    return tensors
+        return msgspec.convert(values, config_class)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the options in {Path(folder) / DESCRIPTION} are damaged ({error}): train again") from None
 
 
-def _config_from_json(config_class: type[AgentConfig], values: dict[str, Any]) -> AgentConfig:
-    """A configuration from its JSON, whose lists were tuples."""
-    known = {field.name for field in fields(config_class)}
-    plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-    if set(plain) - known:
-        raise ValueError(f"the option {sorted(set(plain) - known)[0]} is not one of this agent's: update pidm-nav")
-    return config_class(**plain)
+def fingerprint(
+    agent: NavPolicy, config: TrainConfig, datasets: Sequence[DemoDataset], others: Sequence[DemoDataset] = ()
+) -> str:
+    """Return a hash of what a training depends on: agent, settings, frozen encoder, training data and other data."""
+    encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings only name it
+    data = [[dataset.sha256 for dataset in part] for part in (datasets, others)]
+    parts = [agent.name, asdict(agent.config), asdict(config), encoder, data]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _space_to_json(space: spaces.Box) -> dict[str, Any]:
-    """Shape, type and bounds; a bound shared by all numbers is written once, infinity as a string."""
+def save_state(
+    folder: Path,
+    agent: NavPolicy,
+    optimizer: torch.optim.Optimizer,
+    average: list[Tensor],
+    step: int,
+    identity: str,
+) -> None:
+    """Write weights, optimizer moments and averaged weights after `step` steps.
 
-    def bounds(values: Any) -> Any:
-        flat = [float(value) if np.isfinite(value) else str(float(value)) for value in values.flatten()]
-        return flat[0] if len(set(flat)) == 1 else flat
-
-    return {
-        "shape": list(space.shape),
-        "dtype": str(space.dtype),
-        "low": bounds(space.low),
-        "high": bounds(space.high),
-    }
+    Batches are a function of seed and step, so there is no random state to keep.
+    """
+    tensors = {f"agent.{name}": tensor.contiguous() for name, tensor in agent.state_dict().items()}
+    for index, moments in optimizer.state_dict()["state"].items():
+        for name, value in moments.items():
+            tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value)
+    tensors |= {f"average.{index}": tensor for index, tensor in enumerate(average)}
+    write_bytes(folder / STATE_FILE, safetensors.torch.save(tensors, {"step": str(step), "identity": identity}))
 
 
-def _space_from_json(values: dict[str, Any]) -> spaces.Box:
-    """The inverse."""
-    shape, dtype = tuple(values["shape"]), np.dtype(values["dtype"])
-
-    def bounds(value: Any) -> Any:
-        numbers = np.array([float(each) for each in value] if isinstance(value, list) else float(value))
-        return np.broadcast_to(numbers.reshape(shape if numbers.ndim else ()), shape).astype(dtype)
-
-    return spaces.Box(bounds(values["low"]), bounds(values["high"]), shape, dtype.type)
+def load_state(
+    folder: Path, agent: NavPolicy, optimizer: torch.optim.Optimizer, average: list[Tensor], identity: str
+) -> int:
+    """Take over the state of a killed training, and return the number of steps it took; 0 if there is none."""
+    path = folder / STATE_FILE
+    if not path.is_file():
+        return 0
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if metadata["identity"] != identity:
+            raise ValueError(
+                f"{folder} holds an unfinished training of another agent, configuration or dataset: "
+                "choose another folder or delete it"
+            )
+        agent.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("agent.")})
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimizer."):
+                _, index, moment = name.split(".")
+                state.setdefault(int(index), {})[moment] = value
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        for index, tensor in enumerate(average):
+            tensor.copy_(tensors[f"average.{index}"])
+        return int(metadata["step"])
+    except (safetensors.SafetensorError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{path} is damaged: delete it to train from the beginning") from error

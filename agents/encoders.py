@@ -1,49 +1,47 @@
-"""Frame encoders, what turns pictures into vectors: (N, H, W, C) uint8 -> (N, output_size).
+"""Frame encoders turn images into vectors: (N, H, W, C) uint8 -> (N, output_size).
 
-An agent whose observations are images has one, and its state is a short history of such vectors. Which one is a
-word in the agent's options, `frames=`:
+An agent whose observations are images has one, and its state is a short history of such vectors. The setting `frames`
+chooses it:
 
     cnn              a compact CNN, trained with the rest of the agent
     random           the same CNN with random weights drawn from the agent's seed, frozen
     agent:FOLDER     the CNN of a saved agent, frozen
     vit:NAME         a pretrained vision transformer, a local folder or a name on the model hub, frozen
 
-A frozen encoder sees every demonstrated frame once: see `embeddings.py`. Any other module that maps frames to vectors
-and says their `output_size` is passed to the agent as `encoder=`.
+Any other module that maps images to vectors and has an `output_size` is passed to the agent as `encoder=`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Sequence
+import os
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors
+import safetensors.numpy
 import torch
-from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-MIN_SIDE = 16  # pixels of the smallest frame
-CHUNK = 256  # frames encoded at once where no gradient is needed
+from pidm_nav.agents.config import MAX_SHIFT
+from pidm_nav.files import write_bytes
+
+MIN_SIDE = MAX_SHIFT + 1  # pixels per side of the smallest frame
+CHUNK = 256  # images encoded at once where no gradient is needed
 KINDS = ("cnn", "random", "agent:FOLDER", "vit:NAME")
-
-
-def is_image(space: spaces.Box) -> bool:
-    """Whether observations are pictures (H, W, C) of bytes."""
-    return len(space.shape) == 3 and space.dtype == np.uint8
+CACHE_VARIABLE = "PIDM_NAV_CACHE"
+Vectors = NDArray[np.float32]
 
 
 class ConvEncoder(nn.Module):
-    """A compact CNN: 32 patches' features at a quarter of the size, two more halvings, one vector.
+    """A compact CNN: 32 features per patch of 4 x 4 pixels, two more halvings, one vector.
 
-    Frames are centred by their mean over the demonstrations, so that what moves stands out.
-
-    Args:
-        shape: (H, W, C) of a frame.
-        output_size: numbers in a vector.
+    Images (H, W, C) are centered by their mean over the demonstrations, so that what moves stands out.
     """
 
     center: Tensor
@@ -72,16 +70,16 @@ class ConvEncoder(nn.Module):
         self.register_buffer("width", torch.tensor(127.5))
 
     def fit(self, episodes: Sequence[NDArray[np.uint8]]) -> None:
-        """Centre by the mean of episodes' frames (T+1, H, W, C), in units of their spread about it."""
-        count = sum(len(frames) for frames in episodes)
-        mean = np.sum([frames.sum(axis=0, dtype=np.float64) for frames in episodes], axis=0) / count
-        square = sum(float(np.square(frames - mean.astype(np.float32)).mean()) * len(frames) for frames in episodes)
+        """Center by the mean of the episodes' images (T+1, H, W, C), in units of their spread about it."""
+        count = sum(len(images) for images in episodes)
+        mean = np.sum([images.sum(axis=0, dtype=np.float64) for images in episodes], axis=0) / count
+        square = sum(float(np.square(images - mean.astype(np.float32)).mean()) * len(images) for images in episodes)
         self.center.copy_(torch.as_tensor(mean))
         self.width.copy_(torch.tensor(max(1.0, (square / count) ** 0.5)))
 
-    def forward(self, frames: Tensor) -> Tensor:
-        """Vectors (N, E) of frames (N, H, W, C)."""
-        scaled = frames.float().sub_(self.center).div_(self.width)
+    def forward(self, images: Tensor) -> Tensor:
+        """Return vectors (N, E) of images (N, H, W, C)."""
+        scaled = images.float().sub_(self.center).div_(self.width)
         vectors: Tensor = self.output(self.layers(scaled.permute(0, 3, 1, 2)))  # as it lies in memory: channels last
         return vectors
 
@@ -89,11 +87,8 @@ class ConvEncoder(nn.Module):
 class PretrainedEncoder(nn.Module):
     """A vision transformer of the `transformers` library; a vector is the mean of its last tokens.
 
-    Its weights are not saved with an agent, which loads it again by its name. They are read from safetensors only, and
-    no code that a model brings is run.
-
-    Args:
-        name: a local folder or a name on the model hub.
+    Its weights are not saved with an agent, which loads it again by its name, a local folder or one on the model hub.
+    They are read from safetensors only, and code that comes with a model is not run.
     """
 
     mean: Tensor
@@ -110,28 +105,25 @@ class PretrainedEncoder(nn.Module):
         try:
             model = transformers.AutoModel.from_pretrained(name, trust_remote_code=False, use_safetensors=True)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
-            if "trust_remote_code" in str(error):
-                raise ValueError(
-                    f"'{name}' brings code of its own, which is not run: load it yourself and pass it as encoder="
-                ) from error
-            raise ValueError(
-                f"'{name}' is neither a folder with a vision model nor the name of one on the hub: "
+            reason = (
+                "comes with code of its own, which is not run: load it yourself and pass it as encoder="
+                if "trust_remote_code" in str(error)
+                else "is neither a folder with a vision model nor the name of one on the hub: "
                 "give what transformers' save_pretrained wrote, or a name it can download"
-            ) from error
+            )
+            raise ValueError(f"'{name}' {reason}") from error
         size = getattr(model.config, "image_size", None)
-        width = getattr(model.config, "hidden_size", None)
-        if not isinstance(width, int) or size is None:
+        self.output_size = getattr(model.config, "hidden_size", None)
+        if not isinstance(self.output_size, int) or size is None:
             raise ValueError(f"the model '{name}' is a {type(model).__name__}, which takes no images: choose another")
         self.image_size: tuple[int, int] = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
-        self.output_size = width
         try:
             processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
         except (OSError, ValueError, ImportError):  # a folder without one: the usual numbers
             processor = None
-        mean = getattr(processor, "image_mean", None) or (0.5, 0.5, 0.5)
-        spread = getattr(processor, "image_std", None) or (0.5, 0.5, 0.5)
-        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
-        self.register_buffer("spread", torch.tensor(spread).view(3, 1, 1), persistent=False)
+        for buffer, attribute in (("mean", "image_mean"), ("spread", "image_std")):
+            values = torch.tensor(getattr(processor, attribute, None) or (0.5, 0.5, 0.5))
+            self.register_buffer(buffer, values.view(3, 1, 1), persistent=False)
         # held in a tuple, so that hundreds of megabytes are not saved as part of each agent
         self._model = (model.eval().requires_grad_(False),)
 
@@ -140,21 +132,26 @@ class PretrainedEncoder(nn.Module):
         """The transformer."""
         return self._model[0]
 
-    def forward(self, frames: Tensor) -> Tensor:
-        """Vectors (N, E) of RGB frames (N, H, W, 3)."""
-        images = frames.permute(0, 3, 1, 2).float() / 255
-        images = nn.functional.interpolate(images, self.image_size, mode="bilinear", antialias=True)
-        tokens = self.model.to(frames.device)(pixel_values=(images - self.mean) / self.spread).last_hidden_state
+    def forward(self, images: Tensor) -> Tensor:
+        """Return vectors (N, E) of RGB images (N, H, W, 3)."""
+        inputs = nn.functional.interpolate(
+            images.permute(0, 3, 1, 2).float() / 255, self.image_size, mode="bilinear", antialias=True
+        )
+        tokens = self.model.to(images.device)(pixel_values=(inputs - self.mean) / self.spread).last_hidden_state
         vectors: Tensor = tokens.mean(dim=1)
         return vectors
 
 
 class Frozen(nn.Module):
-    """An encoder that is not trained; its vectors are standardised by those of the demonstrations (see `fit`)."""
+    """An encoder that is not trained; its vectors are standardized over the demonstrations.
 
+    Each demonstrated image is encoded once: vectors are kept on disk, one file per episode, whose name is a hash of the
+    encoder and of the images, so that a subset of the demonstrations finds what the whole set left.
+    """
+
+    fitted_to: Tensor
     center: Tensor
     width: Tensor
-    fitted_to: Tensor
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -164,8 +161,8 @@ class Frozen(nn.Module):
         self.register_buffer("center", torch.zeros(self.output_size))
         self.register_buffer("width", torch.ones(self.output_size))
 
-    def fit(self, vectors: NDArray[np.float32]) -> None:
-        """Standardise by the inner encoder's vectors (M, E)."""
+    def fit(self, vectors: Vectors) -> None:
+        """Standardize by the inner encoder's vectors (M, E)."""
         spread = vectors.std(axis=0, dtype=np.float64)
         self.center.copy_(torch.as_tensor(vectors.mean(axis=0, dtype=np.float64)))
         self.width.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
@@ -182,18 +179,8 @@ class Frozen(nn.Module):
     def _fingerprint(self) -> Tensor:
         return torch.tensor(list(bytes.fromhex(self.identity())), dtype=torch.uint8)
 
-    def scale(self, vectors: Tensor) -> Tensor:
-        """The inner encoder's vectors, standardised."""
-        return (vectors - self.center) / self.width
-
-    def forward(self, frames: Tensor) -> Tensor:
-        """Vectors (N, E) of frames (N, H, W, C)."""
-        self.inner.eval()
-        with torch.no_grad():
-            return self.scale(self.inner(frames))
-
     def identity(self) -> str:
-        """A hash of what the inner encoder's vectors depend on besides the frames."""
+        """Return a hash of what the inner encoder's vectors depend on besides the images."""
         digest = hashlib.sha256(repr(self.inner).encode())
         weights = dict(self.inner.state_dict())
         if isinstance(self.inner, PretrainedEncoder):
@@ -203,28 +190,78 @@ class Frozen(nn.Module):
             digest.update(name.encode() + tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
+    def scale(self, vectors: Tensor) -> Tensor:
+        """Standardize the inner encoder's vectors."""
+        return (vectors - self.center) / self.width
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return vectors (N, E) of images (N, H, W, C)."""
+        self.inner.eval()
+        with torch.no_grad():
+            return self.scale(self.inner(images))
+
+    def embed(self, episodes: Iterable[NDArray[np.uint8]]) -> list[Vectors]:
+        """Return the inner encoder's vectors (T+1, E) of each episode's images, from the cache where it has them."""
+        folder, identity = cache_folder(), self.identity()
+        found = []
+        for images in episodes:
+            key = hashlib.sha256(f"{identity} {images.shape}".encode())
+            key.update(np.ascontiguousarray(images).data)
+            path = folder / f"{key.hexdigest()[:32]}.safetensors"
+            vectors = _read_vectors(path, (len(images), self.output_size))
+            if vectors is None:
+                self.inner.eval()
+                vectors = encode(self.inner, images, self.center.device).cpu().numpy()
+                _write_vectors(path, vectors)
+            found.append(vectors)
+        return found
+
+
+def cache_folder() -> Path:
+    """Return the folder for the vectors of frozen encoders: $PIDM_NAV_CACHE, or the user's cache."""
+    if CACHE_VARIABLE in os.environ:
+        return Path(os.environ[CACHE_VARIABLE])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
+
+
+def _read_vectors(path: Path, shape: tuple[int, int]) -> Vectors | None:
+    """Return a file's vectors, unless it is missing, cut short or changed."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            vectors: Vectors = file.get_tensor("vectors")
+            checksum = (file.metadata() or {}).get("sha256")
+    except (OSError, safetensors.SafetensorError):
+        return None
+    whole = vectors.shape == shape and vectors.dtype == np.float32
+    return vectors if whole and hashlib.sha256(vectors.tobytes()).hexdigest() == checksum else None
+
+
+def _write_vectors(path: Path, vectors: Vectors) -> None:
+    """Keep vectors; where that fails, they are computed again next time."""
+    metadata = {"sha256": hashlib.sha256(vectors.tobytes()).hexdigest()}
+    try:
+        write_bytes(path, safetensors.numpy.save({"vectors": np.ascontiguousarray(vectors)}, metadata))
+    except OSError as error:
+        warnings.warn(f"image vectors are not kept: {error}, by setting {CACHE_VARIABLE}", stacklevel=2)
+
 
 def output_size(encoder: nn.Module) -> int:
-    """How long an encoder's vectors are."""
+    """Return the size of an encoder's vectors."""
     size = getattr(encoder, "output_size", None)
     if not isinstance(size, int):
-        raise ValueError(f"the encoder {type(encoder).__name__} has no output_size: say how long its vectors are")
+        raise ValueError(f"the encoder {type(encoder).__name__} has no output_size: set it to the size of its vectors")
     return size
 
 
 def is_trained(kind: str, own: nn.Module | None = None) -> bool:
-    """Whether the frame encoder of that kind, or the user's own in its place, has weights to train."""
+    """Return whether the encoder of that kind, or the user's own in its place, has weights to train."""
     return kind == "cnn" if own is None else any(weight.requires_grad for weight in own.parameters())
 
 
 def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Module | None = None) -> nn.Module:
-    """The frame encoder of an agent, its weights drawn from torch's random state; frozen ones come as a `Frozen`.
+    """Return the encoder that the setting `frames` names, or the user's own; frozen ones come as a `Frozen`.
 
-    Args:
-        kind: `frames` of the agent's options.
-        shape: (H, W, C) of a frame.
-        size: numbers in a CNN's vector.
-        own: an encoder of the user's, in place of the kind; without a weight to train, it is a frozen one.
+    Weights are drawn from torch's random state. A user's encoder without weights to train counts as frozen.
     """
     if own is not None:
         output_size(own)
@@ -233,14 +270,14 @@ def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Mod
     if kind == "cnn":
         return ConvEncoder(shape, size)
     if kind == "random" or (word == "agent" and name):
-        return Frozen(ConvEncoder(shape, size))  # a saved agent's weights are read when training begins
+        return Frozen(ConvEncoder(shape, size))  # the weights of a saved agent are read when training begins
     if word == "vit" and name:
         return Frozen(PretrainedEncoder(name))
     raise ValueError(f"frames '{kind}' is not known: choose one of {', '.join(KINDS)}")
 
 
 def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
-    """Take the weights of a saved agent's CNN."""
+    """Take over the weights of a saved agent's CNN."""
     from pidm_nav.agents.checkpoint import read_tensors
 
     tensors = read_tensors(folder)
@@ -257,20 +294,20 @@ def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
         ) from error
 
 
-def shifted(frames: Tensor, reach: int, seed: int) -> Tensor:
-    """Frames (N, H, W, C), all moved by the same few pixels, up to `reach` each way; their edges are repeated.
+def shifted(images: Tensor, reach: int, rng: np.random.Generator) -> Tensor:
+    """Move images (N, H, W, C), all by the same few pixels, up to `reach` each way; their edges are repeated.
 
-    What a frame shows of the next few steps is how it moves against them, so frames of one batch move together.
+    What an image shows of the next few steps is how it differs from them, so the images of a batch move together.
     """
-    for axis, by in zip((1, 2), np.random.default_rng(seed).integers(-reach, reach + 1, size=2).tolist(), strict=True):
-        inside = frames.narrow(axis, max(by, 0), frames.shape[axis] - abs(by))
-        edge = frames.narrow(axis, -1 if by > 0 else 0, 1).repeat_interleave(abs(by), axis)
-        frames = torch.cat([inside, edge] if by > 0 else [edge, inside], axis)
-    return frames
+    for axis, by in zip((1, 2), rng.integers(-reach, reach + 1, size=2).tolist(), strict=True):
+        inside = images.narrow(axis, max(by, 0), images.shape[axis] - abs(by))
+        edge = images.narrow(axis, -1 if by > 0 else 0, 1).repeat_interleave(abs(by), axis)
+        images = torch.cat([inside, edge] if by > 0 else [edge, inside], axis)
+    return images
 
 
 @torch.no_grad()
-def encode(encoder: nn.Module, frames: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """(N, E) vectors of (N, H, W, C) frames, a chunk at a time."""
-    chunks = (frames[first : first + CHUNK] for first in range(0, len(frames), CHUNK))
+def encode(encoder: nn.Module, images: NDArray[np.uint8], device: torch.device) -> Tensor:
+    """Return the vectors (N, E) of images (N, H, W, C), computed in chunks."""
+    chunks = (images[first : first + CHUNK] for first in range(0, len(images), CHUNK))
     return torch.cat([encoder(torch.as_tensor(np.array(chunk), device=device)) for chunk in chunks])

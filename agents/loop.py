@@ -1,146 +1,249 @@
-"""The training loop that every agent shares."""
+"""The training loop that all agents share: samples, gradient steps, checkpoints, and the log of losses."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pidm_nav.agents.checkpoint import fingerprint, load_state, save_state
+from pidm_nav.agents.config import TrainConfig
 from pidm_nav.agents.networks import recompute_statistics
+from pidm_nav.agents.observations import Table
 from pidm_nav.agents.policy import NavPolicy
-from pidm_nav.agents.progress import Journal
-from pidm_nav.agents.resume import fingerprint, load_state, save_state
-from pidm_nav.agents.samples import Samples, make_samples
-
-if TYPE_CHECKING:
-    from pidm_nav.agents.train import TrainConfig
-    from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.console import progress_bar
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.files import write_text
 
 CHUNK = 256  # steps whose batches are drawn at once
 STATISTICS_BATCH = 4096
+LOSSES = "losses.jsonl"
+OnCheckpoint = Callable[[int, NavPolicy], None]
+WriteLoss = Callable[[int, float, float], None]
 
 
-def optimise(
-    policy: NavPolicy,
-    datasets: Sequence[DemoDataset],
-    config: TrainConfig,
-    folder: Path | None,
-    progress: bool,
-    on_checkpoint: Callable[[int, NavPolicy], None] | None,
-) -> None:
-    """Gradient steps from the first, or from where a killed training was, to the last."""
-    samples = make_samples(policy, datasets, config.window, config.shift)
-    parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-    optimizer = _adam(parameters, config.learning_rate)
-    average = [parameter.detach().clone() for parameter in parameters] if config.average else []
-    identity = fingerprint(policy, config, datasets)
-    first = load_state(folder, policy, optimizer, average, identity) if folder else 0
-    measure = nn.L1Loss(reduction="none") if config.loss == "l1" else nn.MSELoss(reduction="none")
-    batches = _batches(policy, samples, config, first)
-    policy.train()
-    with Journal(folder, config.steps, first, progress, policy.name) as journal:
-        for step in range(first, config.steps):
-            for group in optimizer.param_groups:
-                group["lr"] = config.rate(step)
-            samples.draw = (config.seed * 1_000_003 + step) % 2**63
-            loss = policy.loss(samples, next(batches), measure)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            if config.gradient_clip is not None:
-                nn.utils.clip_grad_norm_(parameters, config.gradient_clip, foreach=True)
-            optimizer.step()
-            if average:  # the first decays are smaller, or the random first weights would linger
-                torch._foreach_lerp_(
-                    average, list[Tensor](parameters), 1 - min(config.average, (1 + step) / (10 + step))
-                )
-            done = step + 1
-            if done % config.log_every == 0 or done == config.steps:
-                journal.write(done, loss.item(), config.rate(step))
-            if folder and done % config.save_every == 0 and done < config.steps:
-                save_state(folder, policy, optimizer, average, done, identity)
-            if done in config.checkpoints and done < config.steps:
-                with _as_acting(policy, parameters, average, samples, config):
-                    if folder:
-                        policy.save(folder / "checkpoints" / f"step-{done:06d}")
-                    if on_checkpoint:
-                        on_checkpoint(done, policy)
-    _finish(policy, parameters, average, samples, config)
-    if on_checkpoint:
-        on_checkpoint(config.steps, policy)
+@dataclass(frozen=True)
+class Samples:
+    """All episodes one after the other; a row is an observation, and the last one of an episode has no action.
+
+    row          0    1   ...  T-1   T  | T+1 ...
+    states      s_0  s_1  ... s_T-1 s_T | s_0 ...    scaled
+    actions     a_0  a_1  ... a_T-1  0  | a_0 ...    scaled to [-1, 1]
+    has_action   1    1   ...   1    0  |  1  ...
+    last         T    T   ...   T    T  | ...        row of the episode's last observation
+    """
+
+    states: Table
+    actions: Tensor  # (N, A)
+    has_action: Tensor  # (N,) bool
+    last: Tensor  # (N,) int64
+    rows: Tensor  # (M,) int64: the rows with an action
+    window: int = 1  # consecutive actions that PIDM draws together
+    futures: Tensor | None = None  # (N, D) scaled future states, where they do not come from the data
+
+    def windows(self, starts: Tensor, length: int) -> Tensor:
+        """Return `length` rows from each start on; after the last row comes the first."""
+        rows = (starts[:, None] + torch.arange(length, device=starts.device)) % len(self.states)
+        return rows.flatten()
+
+    def future_rows(self, rows: Tensor, horizon: Tensor | int) -> Tensor:
+        """Return the rows `horizon` steps later, at most the last of the episode."""
+        return torch.minimum(rows + horizon, self.last[rows])
+
+
+def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: TrainConfig) -> Samples:
+    """Return the training tensors of an agent, whose scales must have been fitted."""
+    episodes = [episode for dataset in datasets for episode in dataset]
+    for dataset in datasets:
+        got = (dataset[0].observations.shape[1:], dataset[0].actions.shape[1:])
+        if got != (agent.observation_space.shape, agent.action_space.shape):
+            raise ValueError(
+                f"demonstrations of {dataset.task} have observations of shape {got[0]} and actions of shape {got[1]}, "
+                f"the agent's are {agent.observation_space.shape} and {agent.action_space.shape}: "
+                "they cannot train it"
+            )
+    none = np.zeros((1, agent.action_size), dtype=np.float32)
+    actions = np.concatenate([part for episode in episodes for part in (episode.actions, none)])
+    actions = np.clip(actions, agent.action_space.low, agent.action_space.high)
+    counts = np.array([len(episode.observations) for episode in episodes])
+    last = np.repeat(np.cumsum(counts) - 1, counts)
+    has_action = np.arange(len(last)) != last
+    states = agent.observations.table(episodes, config.shift)
+    whole = config.window > 1 and config.batch_size >= len(states) and not states.costly
+    return Samples(
+        states=states,
+        actions=agent.action_scale(agent.tensor(actions)) * agent.tensor(has_action[:, None].astype(np.float32)),
+        has_action=agent.tensor(has_action),
+        last=agent.tensor(last),
+        rows=agent.tensor(np.flatnonzero(has_action)),
+        window=len(states) - 1 if whole else config.window,
+        futures=agent.predicted_futures(datasets),
+    )
+
+
+class Training:
+    """The training of an agent that is prepared for its demonstrations; one that was killed in `folder` is resumed.
+
+    The weights are trained on `datasets`; `others` are data that the agent depends on besides.
+    """
+
+    def __init__(
+        self,
+        policy: NavPolicy,
+        datasets: Sequence[DemoDataset],
+        config: TrainConfig,
+        folder: Path | None = None,
+        others: Sequence[DemoDataset] = (),
+    ) -> None:
+        self.policy, self.config, self.folder = policy, config, folder
+        self.samples = make_samples(policy, datasets, config)
+        self.parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+        self.optimizer = _adam(self.parameters, config.learning_rate)
+        self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
+        self.identity = fingerprint(policy, config, datasets, others)
+
+    def run(self, progress: bool = False, on_checkpoint: OnCheckpoint | None = None) -> None:
+        """Take all gradient steps that are left, and make the agent ready to act."""
+        config, policy, folder = self.config, self.policy, self.folder
+        state = (policy, self.optimizer, self.average)
+        first = load_state(folder, *state, self.identity) if folder else 0
+        batches = self._batches(first)
+        policy.train()
+        with _loss_log(folder, policy.name, config.steps, first, progress) as write_loss:
+            for step in range(first, config.steps):
+                loss = self._step(step, next(batches))
+                done = step + 1
+                if done % config.log_every == 0 or done == config.steps:
+                    write_loss(done, loss.item(), config.rate(step))
+                if folder and done % config.save_every == 0 and done < config.steps:
+                    save_state(folder, *state, done, self.identity)
+                if done in config.checkpoints and done < config.steps:
+                    with self._as_acting():
+                        if folder:
+                            policy.save(folder / "checkpoints" / f"step-{done:06d}")
+                        if on_checkpoint:
+                            on_checkpoint(done, policy)
+        self._finish()
+        if on_checkpoint:
+            on_checkpoint(config.steps, policy)
+
+    def _step(self, step: int, chosen: Tensor) -> Tensor:
+        """Take one gradient step and return the loss before it."""
+        config = self.config
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.rate(step)
+        measure = nn.L1Loss(reduction="none") if config.loss == "l1" else nn.MSELoss(reduction="none")
+        rng = np.random.default_rng((config.seed * 1_000_003 + step) % 2**63)
+        loss = self.policy.loss(self.samples, chosen, measure, rng)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if config.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip, foreach=True)
+        self.optimizer.step()
+        if self.average:  # the first decays are smaller, or the random first weights would linger
+            weight = 1 - min(config.average, (1 + step) / (10 + step))
+            torch._foreach_lerp_(self.average, list[Tensor](self.parameters), weight)
+        return loss
+
+    def _batches(self, step: int) -> Iterator[Tensor]:
+        """Yield the batch of each step: passes over the data in random order, a function of seed and step."""
+        candidates, size = self.policy.candidates(self.samples, self.config.batch_size)
+        while True:
+            if size >= len(candidates):
+                yield candidates
+                continue
+            chunk, offset = divmod(step, CHUNK)
+            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + chunk)
+            passes = -(-CHUNK * size // len(candidates))
+            order = torch.cat([torch.randperm(len(candidates), generator=generator) for _ in range(passes)])
+            for batch in candidates[order.to(candidates.device)][: CHUNK * size].view(CHUNK, size)[offset:]:
+                yield batch
+                step += 1
+
+    @torch.no_grad()
+    def _finish(self) -> None:
+        """Turn from training to acting: averaged weights, exact statistics, evaluation mode."""
+        for parameter, mean in zip(self.parameters, self.average, strict=False):
+            parameter.copy_(mean)
+        self.policy.settle()
+        encoder = getattr(self.policy, "encoder", None)
+        if self.config.exact_statistics and isinstance(encoder, nn.Module):
+            recompute_statistics(encoder, self.samples.states.settled().batches(STATISTICS_BATCH))
+        self.policy.eval()
+
+    @contextmanager
+    def _as_acting(self) -> Iterator[None]:
+        """Let the agent act as if training ended now; training then goes on undisturbed."""
+        kept = {name: tensor.clone() for name, tensor in self.policy.state_dict().items()}
+        self._finish()
+        try:
+            yield
+        finally:
+            self.policy.load_state_dict(kept)
+            self.policy.train()
 
 
 def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    """Adam in one fused pass where this torch has it for the CPU: a sixth of the time of the plain one."""
+    """Return Adam in one fused pass where torch has that: it takes a sixth of the time."""
     try:
         return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     except RuntimeError:
         return torch.optim.Adam(parameters, lr=learning_rate)
 
 
-def _batches(policy: NavPolicy, samples: Samples, config: TrainConfig, first: int) -> Iterator[Tensor]:
-    """What each step is trained on: passes over the data in random order, a function of seed and step."""
-    candidates = policy.candidates(samples)
-    draws = policy.draws(samples, config.batch_size)
-    step = first
-    while True:
-        if draws >= len(candidates):
-            yield candidates
+@contextmanager
+def _loss_log(folder: Path | None, name: str, steps: int, first: int, progress: bool) -> Iterator[WriteLoss]:
+    """Yield the function that logs a loss: to a progress bar, JSON lines and, if installed, TensorBoard."""
+    began, shown = time.perf_counter(), first
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress_bar(f"training {name}", steps, first, progress))
+        file: Any = None
+        board: Any = None
+        if folder is not None:
+            path = folder / LOSSES
+            write_text(path, "".join(_earlier_losses(path, first)))
+            file = stack.enter_context(path.open("a", encoding="utf-8"))
+            board = _tensorboard(folder, first)
+            stack.callback(board.close if board else lambda: None)
+
+        def write(step: int, loss: float, learning_rate: float) -> None:
+            nonlocal shown
+            seconds = time.perf_counter() - began
+            if file is not None:
+                line = {"step": step, "loss": loss, "learning_rate": learning_rate, "seconds": round(seconds, 3)}
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+            if board is not None:
+                board.add_scalar("loss", loss, step)
+                board.add_scalar("learning_rate", learning_rate, step)
+            advance(step - shown, note=f"loss {loss:.4f}, {(step - first) / max(seconds, 1e-9):.0f} steps/s")
+            shown = step
+
+        yield write
+
+
+def _earlier_losses(path: Path, first: int) -> Iterator[str]:
+    """Yield the lines of a log up to the step at which a killed training is resumed."""
+    for line in path.read_text(encoding="utf-8").splitlines() if first and path.exists() else ():
+        try:
+            if json.loads(line)["step"] <= first:
+                yield line + "\n"
+        except (ValueError, KeyError):  # a line that the kill cut short
             continue
-        chunk, offset = divmod(step, CHUNK)
-        generator = torch.Generator().manual_seed(config.seed * 1_000_003 + chunk)
-        passes = -(-CHUNK * draws // len(candidates))
-        order = torch.cat([torch.randperm(len(candidates), generator=generator) for _ in range(passes)])
-        for batch in candidates[order.to(candidates.device)][: CHUNK * draws].view(CHUNK, draws)[offset:]:
-            yield batch
-            step += 1
 
 
-@torch.no_grad()
-def _finish(
-    policy: NavPolicy,
-    parameters: list[nn.Parameter],
-    average: list[Tensor],
-    samples: Samples,
-    config: TrainConfig,
-) -> None:
-    """From training to acting: averaged weights, exact statistics, evaluation mode."""
-    for parameter, mean in zip(parameters, average, strict=False):
-        parameter.copy_(mean)
-    samples = policy.settle(samples)
-    encoder = getattr(policy, "encoder", None)
-    if config.exact_statistics and isinstance(encoder, nn.Module):
-        recompute_statistics(encoder, policy.batches(samples, STATISTICS_BATCH))
-    policy.eval()
-
-
-@contextmanager
-def _as_acting(
-    policy: NavPolicy,
-    parameters: list[nn.Parameter],
-    average: list[Tensor],
-    samples: Samples,
-    config: TrainConfig,
-) -> Iterator[None]:
-    """The agent as it would act if training ended now; training goes on undisturbed afterwards."""
-    kept = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
-    _finish(policy, parameters, average, samples, config)
+def _tensorboard(folder: Path, first: int) -> Any:
+    """Return a TensorBoard writer, or None where TensorBoard is not installed."""
     try:
-        yield
-    finally:
-        policy.load_state_dict(kept)
-        policy.train()
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Torch on `count` threads for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=first)

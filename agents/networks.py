@@ -10,53 +10,54 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-HUGE_BOUND = 1e6  # a space's bound beyond this says nothing about where observations are
+HUGE_BOUND = 1e6  # a bound beyond this says nothing about where observations are
+
+
+def hidden_layers(input_size: int, sizes: Sequence[int]) -> list[nn.Module]:
+    """Return a linear layer and a ReLU for each size."""
+    layers: list[nn.Module] = []
+    for before, size in zip((input_size, *sizes), sizes, strict=False):
+        layers += [nn.Linear(before, size), nn.ReLU()]
+    return layers
 
 
 class Encoder(nn.Module):
     """Linear and ReLU layers of the given sizes, then batch norm: (N, D) -> (N, sizes[-1]).
 
-    Any module with an `output_size` that maps scaled observations to embeddings can stand in for it: an agent
-    takes one as `encoder=`.
+    Any module with an `output_size` that maps scaled states to embeddings can replace it: an agent takes one as
+    `encoder=`.
     """
 
     def __init__(self, input_size: int, sizes: Sequence[int] = (512, 1024, 256)) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        for size in sizes:
-            layers += [nn.Linear(input_size, size), nn.ReLU()]
-            input_size = size
-        self.layers = nn.Sequential(*layers)
-        self.norm = nn.BatchNorm1d(input_size)
-        self.output_size = input_size
+        self.output_size = (input_size, *sizes)[-1]
+        self.layers = nn.Sequential(*hidden_layers(input_size, sizes))
+        self.norm = nn.BatchNorm1d(self.output_size)
 
-    def forward(self, observations: Tensor) -> Tensor:
-        """Embeddings."""
-        embeddings: Tensor = self.norm(self.layers(observations))
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the embeddings of scaled states."""
+        embeddings: Tensor = self.norm(self.layers(states))
         return embeddings
 
 
 class Head(nn.Sequential):
-    """Embedding (N, E) -> action (N, A) in [-1, 1], by ReLU layers of the given sizes and tanh."""
+    """Embedding (N, E) -> action (N, A) in [-1, 1], through ReLU layers of the given sizes and tanh."""
 
     def __init__(self, input_size: int, action_size: int, sizes: Sequence[int] = (256,)) -> None:
-        layers: list[nn.Module] = []
-        for size in sizes:
-            layers += [nn.Linear(input_size, size), nn.ReLU()]
-            input_size = size
-        super().__init__(*layers, nn.Linear(input_size, action_size), nn.Tanh())
+        layers = hidden_layers(input_size, sizes)
+        super().__init__(*layers, nn.Linear((input_size, *sizes)[-1], action_size), nn.Tanh())
 
 
 class Scale(nn.Module):
-    """Maps numbers of a Box to about [-reach, reach] by its bounds; those without useful bounds are standardised.
+    """Maps the numbers of a Box to about [-reach, reach] by its bounds.
 
-    The data's mean and standard deviation stand in where a bound is infinite or beyond a million (see `fit`).
+    Where a bound is infinite or beyond a million, the mean and standard deviation of the data are used (see `fit`).
 
     Args:
-        space: whose bounds count.
-        reach: where the bounds are mapped to. Beyond 1, a step of the agent is a larger part of what a ReLU unit
-            tells apart, and sharp turns are learned in fewer steps; the reached flags stay within [-1, 1].
-        enabled: off leaves numbers as they are.
+        space: the box whose bounds count.
+        reach: the value that the bounds are mapped to. Beyond 1, one step of the agent covers a larger part of what
+            a ReLU unit tells apart, and sharp turns are learned in fewer steps; flags stay within [-1, 1].
+        enabled: without it, numbers are left as they are.
     """
 
     center: Tensor
@@ -70,12 +71,12 @@ class Scale(nn.Module):
         if enabled:
             center[self.bounded] = (high[self.bounded] + low[self.bounded]) / 2
             width[self.bounded] = (high[self.bounded] - low[self.bounded]) / 2 / reach
-        self.reach, self.enabled = reach, enabled
+        self.enabled = enabled
         self.register_buffer("center", torch.as_tensor(center, dtype=torch.float32))
         self.register_buffer("width", torch.as_tensor(width, dtype=torch.float32))
 
     def fit(self, values: NDArray[np.float32], flags: Sequence[int] = ()) -> None:
-        """Adapt to the data (M, ...): standardise what has no useful bounds, centre constants, spare the flags."""
+        """Adapt to the data (M, ...): standardize what has no useful bounds, center constants, leave flags alone."""
         if not self.enabled:
             return
         center, width = self.center.numpy(force=True).copy(), self.width.numpy(force=True).copy()
@@ -83,26 +84,26 @@ class Scale(nn.Module):
         constant = (values == values[0]).all(axis=0)
         width[~self.bounded] = np.where(constant, 1.0, np.maximum(std, 1e-6))[~self.bounded]
         center[~self.bounded] = mean[~self.bounded]
-        center[constant] = values[0][constant]  # a fixed goal's coordinates would only be a large bias
+        center[constant] = values[0][constant]  # the coordinates of a fixed goal would only be a large bias
         if flags:
             center[list(flags)], width[list(flags)] = 0.5, 0.5
         self.center.copy_(torch.as_tensor(center))
         self.width.copy_(torch.as_tensor(width))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Raw to scaled."""
+        """Scale raw numbers."""
         return (values - self.center) / self.width
 
     def inverse(self, scaled: Tensor) -> Tensor:
-        """Scaled to raw."""
+        """Turn scaled numbers back into raw ones."""
         return scaled * self.width + self.center
 
 
 @torch.no_grad()
 def recompute_statistics(encoder: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Give the encoder's batch norms the exact statistics of these inputs, instead of running averages.
+    """Give the encoder's batch norms the exact statistics of these inputs instead of running averages.
 
-    Running averages trail the weights while these still move, which tells after a short training.
+    Running averages lag behind the weights while these still change, which shows after a short training.
     """
     norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     if not norms:

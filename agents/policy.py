@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,59 +15,63 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.encoders import (
-    ConvEncoder,
-    Frozen,
-    encode,
-    is_image,
-    load_cnn,
-    make_frame_encoder,
-    output_size,
-    shifted,
-)
-from pidm_nav.agents.history import EMBEDDED, Recall, check_history, stack_history
+from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.networks import Encoder, Scale
+from pidm_nav.agents.observations import make_observations
+from pidm_nav.demos.dataset import DemoDataset
 
 if TYPE_CHECKING:
-    from pidm_nav.agents.samples import Samples
-    from pidm_nav.demos.dataset import DemoDataset, Episode
+    from pidm_nav.agents.loop import Samples
 
 Array = NDArray[np.float32]
 Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element
 
 
-@dataclass(frozen=True)
-class AgentConfig:
-    """What every agent can be told about its networks; the defaults are the paper's."""
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use `count` threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
-    encoder_sizes: tuple[int, ...] = (512, 1024, 256)  # batch norm follows the last
-    head_sizes: tuple[int, ...] = (256,)  # between embedding and action
-    scale_observations: bool = True  # by the space's bounds; off feeds raw pixels, as the paper's recipe does
-    reach: float = 8.0  # bounds are scaled to plus and minus this: see Scale
-    # for observations that are frames only
-    frames: str = "cnn"  # what turns a frame into a vector: see encoders.py
-    frame_size: int = 128  # numbers in a CNN's vector
-    history: tuple[int, ...] = (0, 6, 12)  # steps back of the frames that make up a state
 
-    def __post_init__(self) -> None:
-        check_history(self.history)
+def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
+    """Return whether two boxes have the same shape and bounds."""
+    return (
+        isinstance(given, spaces.Box)
+        and own.shape == given.shape
+        and bool(np.allclose(own.low, given.low) and np.allclose(own.high, given.high))
+    )
 
 
 class NavPolicy(nn.Module, ABC):
-    """An agent: raw observations in, actions inside the action space out, NumPy on both sides.
+    """An agent: raw observations in, actions inside the action space out, NumPy arrays on both sides.
 
     Args:
-        observation_space: the Box of the environment it acts in; its bounds scale the observations.
-        action_space: the Box its actions fill: tanh scaled to the bounds, which must be finite.
+        observation_space: the Box of the environment that the agent acts in; its bounds scale the observations.
+        action_space: the Box that the actions fill; its bounds must be finite.
         config: an instance of the agent's `config_class`.
-        encoder: another encoder than the paper's, with an `output_size`; `load_agent` then needs it again. Where
-            observations are frames, another frame encoder.
-        seed: of whatever the agent draws when it acts (the demonstration that `TimeIndexed` follows).
+        encoder: a module to use instead of the package's own encoder of states or, where observations are images,
+            of images. It needs an `output_size`, and `load_agent` needs it again.
+        seed: seed of what the agent draws when it acts (the demonstration that `TimeIndexed` follows).
     """
 
     name: ClassVar[str]
     config_class: ClassVar[type[AgentConfig]] = AgentConfig
     trainable: ClassVar[bool] = True  # whether gradient steps do anything
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),
+        "paper": Preset(
+            AgentConfig(scale_observations=False),
+            TrainConfig(learning_rate=1e-5, final_learning_rate=1e-5, gradient_clip=None, **PAPER),
+        ),
+        "pixels": Preset(AgentConfig(**FRAME_NETWORKS), TrainConfig(learning_rate=1e-3, **PIXELS)),
+        "frozen": Preset(AgentConfig(frames="random", **FRAME_NETWORKS), TrainConfig(learning_rate=1e-3, **FROZEN)),
+    }
 
     def __init__(
         self,
@@ -88,151 +93,73 @@ class NavPolicy(nn.Module, ABC):
         self.observation_space = observation_space
         self.action_space = action_space
         self.config = config if config is not None else self.config_class()
-        self.vision: nn.Module | None = None
-        state_space, scaled = observation_space, self.config.scale_observations
-        if is_image(observation_space):
-            kind, size = self.config.frames, self.config.frame_size
-            self.vision = make_frame_encoder(kind, observation_space.shape, size, encoder)
-            # a state is vectors, which the frame encoder has scaled
-            width = len(self.config.history) * output_size(self.vision)
-            state_space, scaled = spaces.Box(-np.inf, np.inf, (width,), np.float32), False
-        elif len(observation_space.shape) != 1:
-            raise ValueError(
-                f"observations of shape {observation_space.shape} and type {observation_space.dtype} are neither rows "
-                "of numbers nor frames (H, W, C) of bytes: wrap the environment first"
-            )
-        self.scale = Scale(state_space, self.config.reach, scaled)
-        self.action_scale = Scale(action_space)
         self.custom_encoder = encoder is not None
         self.seed = seed
-        # JSON-plain: task, env_kwargs, the data's summary, the training; filled by train(), kept by save()
+        self.threads = 1  # torch threads while acting: more only pay off for large encoders
+        # Plain JSON values about the agent's origin: task, env_kwargs, data, training; set by train, kept by save
         self.description: dict[str, Any] = {}
+        self.observations, encoder = make_observations(observation_space, self.config, encoder)
+        # registered here, under the names that saved weights have
+        self.vision, self.scale = self.observations.vision, self.observations.scale
+        self.action_scale = Scale(action_space)
         self.build(encoder)
+
+    @classmethod
+    def preset(cls, name: str, task: str = "") -> Preset:
+        """Return the agent's settings under a preset's name, as tuned for a task where the paper did that."""
+        if name not in cls.presets:
+            raise ValueError(f"no preset is called '{name}': choose one of {', '.join(cls.presets)}")
+        preset = cls.presets[name]
+        return replace(preset, options=cls.config_class(**vars(preset.options)))
 
     @property
     def state_size(self) -> int:
-        """Numbers in a state: an observation's, or those of the vectors of a few frames."""
+        """Size of the state vectors that the agent's networks get."""
         return self.scale.center.numel()
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action."""
+        """Number of components of an action."""
         return int(self.action_space.shape[0])
 
-    @property
-    def trains_vision(self) -> bool:
-        """Whether a frame encoder is trained with the rest, so that vectors stand only when training ends."""
-        return self.vision is not None and not isinstance(self.vision, Frozen)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the agent computes."""
-        return self.scale.center.device
-
     def make_encoder(self, encoder: nn.Module | None) -> tuple[nn.Module, int]:
-        """The encoder of states passed in, or the paper's; and the size of its embeddings."""
-        if encoder is None or self.vision is not None:
-            encoder = Encoder(self.state_size, self.config.encoder_sizes)
+        """Return the given encoder of states, or the paper's, and the size of its embeddings."""
+        encoder = Encoder(self.state_size, self.config.encoder_sizes) if encoder is None else encoder
         return encoder, output_size(encoder)
 
     @abstractmethod
     def build(self, encoder: nn.Module | None) -> None:
-        """Make the networks and other parts."""
+        """Make the networks and other parts; `encoder` is the user's own encoder of states, if any."""
 
     @abstractmethod
-    def act(self, observations: Array, state: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
-        """Actions (N, A) for raw observations (N, D), or states (N, D) of frames; and the state for the next call."""
+    def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
+        """Return actions (N, A) for unscaled states (N, D), and the memory for the next call."""
 
     def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
-        """Take from the demonstrations what needs no gradient: scales, memories, predictors."""
-        frames = [episode.observations for episode in dataset]
-        if self.vision is None:
-            self.scale.fit(np.concatenate(frames), dataset.goal_flags)
-        elif isinstance(self.vision, Frozen):
-            from pidm_nav.agents.embeddings import embed_once
+        """Take from the demonstrations what needs no gradients: scales, memories, predictors."""
+        self.observations.fit(dataset)
 
-            if isinstance(self.vision.inner, ConvEncoder) and self.config.frames.startswith("agent:"):
-                load_cnn(self.vision.inner, self.config.frames.removeprefix("agent:"))
-            self.vision.fit(np.concatenate(embed_once(self.vision, frames, self.device)))
-        elif isinstance(self.vision, ConvEncoder):
-            self.vision.fit(frames)
-
-    def embedded(self, dataset: DemoDataset) -> DemoDataset:
-        """The demonstrations with states in place of frames; as they are, where observations are no frames."""
-        if self.vision is None:
-            return dataset
-        from pidm_nav.agents.embeddings import embed
-
-        vectors = embed(self.vision, [episode.observations for episode in dataset], self.device)
-        episodes = [
-            replace(episode, observations=stack_history(each, self.config.history))
-            for episode, each in zip(dataset, vectors, strict=True)
-        ]
-        return replace(dataset, task=EMBEDDED, episodes=tuple(episodes))
-
-    def rows(self, episodes: Sequence[Episode]) -> Tensor:
-        """What training gathers states from: all observations, scaled; frames as bytes or, if frozen, as vectors."""
-        observations = [episode.observations for episode in episodes]
-        if self.vision is None:
-            scaled: Tensor = self.scale(self.tensor(np.concatenate(observations).astype(np.float32)))
-            return scaled
-        if isinstance(self.vision, Frozen):
-            from pidm_nav.agents.embeddings import embed
-
-            return self.tensor(np.concatenate(embed(self.vision, observations, self.device)))
-        return torch.from_numpy(np.concatenate(observations)).to(self.device)
-
-    def gather(self, samples: Samples, rows: Tensor) -> Tensor:
-        """(B, D) scaled states of these rows; a frame that stands in several is encoded once."""
-        if samples.history is None:
-            return samples.states[rows]
-        parts = samples.history[rows]  # (B, K)
-        if samples.states.dtype != torch.uint8:
-            return samples.states[parts].flatten(1)
-        assert self.vision is not None
-        distinct, where = torch.unique(parts, return_inverse=True)
-        frames = samples.states[distinct]
-        if self.training and samples.shift:
-            frames = shifted(frames, samples.shift, samples.draw)
-        vectors: Tensor = self.vision(frames)
-        return vectors[where].flatten(1)
-
-    def batches(self, samples: Samples, size: int) -> Iterator[Tensor]:
-        """All states, scaled, so many at a time."""
-        if samples.history is None:
-            yield from torch.split(samples.states, size)
-        else:
-            rows = torch.arange(len(samples.states), device=samples.states.device)
-            yield from (self.gather(samples, part) for part in torch.split(rows, size))
-
-    def settle(self, samples: Samples) -> Samples:
-        """Called when training ends: the samples with frames as vectors, now that the weights stand."""
-        if self.vision is None or not self.trains_vision:
-            return samples
-        return replace(samples, states=encode(self.vision, samples.states.cpu().numpy(), self.device))
+    def settle(self) -> None:
+        """Adapt what depends on trained weights; called when training ends and before each checkpoint."""
 
     def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
-        """(N, D) scaled future states to train on instead of the data's, if the agent wants that."""
+        """Return scaled future states (N, D) to train on instead of those in the data, if the agent wants that."""
         return None
 
-    def candidates(self, samples: Samples) -> Tensor:
-        """(P,) what batches are drawn from: numbers that `loss` understands."""
-        return samples.rows
+    def candidates(self, samples: Samples, batch_size: int) -> tuple[Tensor, int]:
+        """Return the numbers that batches are drawn from, which `loss` understands, and how many make up a batch."""
+        return samples.rows, batch_size
 
-    def draws(self, samples: Samples, batch_size: int) -> int:
-        """How many candidates make up a batch of about `batch_size` actions."""
-        return batch_size
-
-    def loss(self, samples: Samples, chosen: Tensor, measure: Loss) -> Tensor:
-        """The training loss on the chosen candidates, a scalar."""
+    def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
+        """Return the training loss, a scalar, on the chosen candidates; `rng` draws random changes of the inputs."""
         raise NotImplementedError(f"{type(self).__name__} is not trained by gradients")
 
     def memory(self) -> dict[str, Tensor]:
-        """Tensors that `save` must keep besides the weights."""
+        """Return the tensors that `save` must keep besides the weights."""
         return {}
 
     def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take back what `memory` gave."""
+        """Take over the tensors that `memory` returned."""
 
     @torch.no_grad()
     def predict(
@@ -242,13 +169,13 @@ class NavPolicy(nn.Module, ABC):
         episode_start: ArrayLike | None = None,
         deterministic: bool = True,
     ) -> tuple[Array, Any]:
-        """Actions for one raw observation or a batch of them, in the shape of Stable-Baselines3's `predict`.
+        """Return actions for one raw observation or a batch of them, like Stable-Baselines3's `predict`.
 
         Args:
-            observation: (D,) gives an (A,) action, (N, D) gives (N, A); likewise (H, W, C) and (N, H, W, C) frames.
-            state: what the last call returned; None begins anew. Agents that count steps or see frames use it.
+            observation: (D,) gives an (A,) action, (N, D) gives (N, A); likewise (H, W, C) and (N, H, W, C) images.
+            state: what the last call returned, or None at the start; needed by agents that count steps or see images.
             episode_start: (N,) True for rows that begin an episode.
-            deterministic: ignored; the agents are deterministic given `state`.
+            deterministic: ignored, as agents are deterministic given `state`.
         """
         if self.training:
             self.eval()  # batch norm must not learn from what the agent sees while acting
@@ -256,22 +183,17 @@ class NavPolicy(nn.Module, ABC):
         starts = np.zeros(len(batch), dtype=bool)
         if episode_start is not None:
             starts |= np.asarray(episode_start, dtype=bool).reshape(-1)
-        if self.vision is None:
-            actions, state = self.act(batch, state, starts)
-        else:
-            vectors = self.vision(self.tensor(batch)).cpu().numpy()
-            recall = Recall.after(state, vectors, starts, self.config.history)
-            actions, inner = self.act(recall.states(self.config.history), recall.inner, starts)
-            state = Recall(recall.recent, inner)
+        with torch_threads(self.threads):
+            actions, state = self.observations.act(self.act, batch, state, starts)
         actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
         return (actions[0] if single else actions), state
 
     def _batch(self, observation: ArrayLike) -> tuple[NDArray[Any], bool]:
-        """(N, D) float32 rows or (N, H, W, C) bytes, and whether it was one observation."""
+        """Return the observations as a batch, and whether it was a single one."""
         shape = self.observation_space.shape
         if isinstance(observation, dict):
             raise ValueError("the observation is a dict: this agent takes arrays, flatten the observations first")
-        rows = np.asarray(observation, dtype=np.float32 if self.vision is None else np.uint8)
+        rows = np.asarray(observation, dtype=self.observations.dtype)
         single = rows.shape == shape
         if single:
             rows = rows[None]
@@ -281,16 +203,25 @@ class NavPolicy(nn.Module, ABC):
                 f"observations of shape {rows.shape} do not fit this agent, made for {shape}{trained_for}: "
                 "give it the environment it was trained for"
             )
-        if self.vision is None and not np.isfinite(rows).all():
+        if not np.isfinite(rows).all():
             raise ValueError("an observation holds NaN or infinity: check what was passed to predict")
         return rows, single
 
+    def check_spaces(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], place: str) -> None:
+        """Refuse an environment, called `place`, whose spaces are not those that the agent was made for."""
+        own = {"observation": self.observation_space, "action": self.action_space}
+        for (kind, space), given in zip(own.items(), (observation_space, action_space), strict=True):
+            if not same_space(space, given):
+                raise ValueError(
+                    f"the agent was trained for {kind} space {space}, {place} has {given}: give another one"
+                )
+
     def tensor(self, values: NDArray[Any]) -> Tensor:
-        """The array on the agent's device."""
-        return torch.tensor(values, device=self.device)  # a copy: demonstrations are read-only
+        """Copy an array to the agent's device."""
+        return self.observations.tensor(values)
 
     def to_actions(self, outputs: Tensor) -> Array:
-        """Network outputs in [-1, 1] as actions of the space."""
+        """Turn network outputs in [-1, 1] into actions of the space."""
         actions: Array = self.action_scale.inverse(outputs).cpu().numpy()
         return actions
 
@@ -299,3 +230,12 @@ class NavPolicy(nn.Module, ABC):
         from pidm_nav.agents.checkpoint import save_agent
 
         return save_agent(self, folder)
+
+    def facts(self) -> list[str]:
+        """Return what `repr` shows."""
+        episodes = self.description.get("data", {}).get("episodes")
+        origin = [f"task={self.description.get('task')}", f"{episodes} demonstrations"] if episodes else ["untrained"]
+        return [*origin, f"{sum(each.numel() for each in self.parameters()):,} parameters"]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.facts())})"

@@ -1,35 +1,33 @@
-"""State predictors, the half of PIDM that says where to be `horizon` steps from now.
+"""State predictors, the half of PIDM that says which state to be in `horizon` steps from now.
 
-They share one small interface, so that any of them, or your own, can stand in PIDM: `fit` on demonstrations,
-then `predict`; a predictor that counts steps keeps them in the `state` it is given by `advance`.
+They share one small interface, so that PIDM can use any of them, or your own: `fit` on demonstrations, then `predict`.
+A predictor that counts steps keeps them in the `state` that `advance` returns.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.networks import Scale
+from pidm_nav.agents.networks import Scale, hidden_layers
 from pidm_nav.agents.policy import Array
 from pidm_nav.agents.retrieval import Distance, StateIndex
-
-if TYPE_CHECKING:
-    from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import DemoDataset
 
 
 class StatePredictor(nn.Module, ABC):
-    """Raw observations (N, D) -> the raw observations expected `horizon` steps later (N, D).
+    """Maps raw states (N, D) to the raw states (N, D) expected `horizon` steps later.
 
     Args:
-        scale: how the agent scales observations; None measures distances in raw numbers.
-        distance: for the predictors that compare states.
-        seed: of the draws a predictor makes.
+        scale: how the agent scales states; None measures distances in raw numbers.
+        distance: distance between states, for predictors that compare them.
+        seed: seed of what the predictor draws.
     """
 
     name: ClassVar[str]
@@ -37,47 +35,47 @@ class StatePredictor(nn.Module, ABC):
 
     def __init__(self, scale: Scale | None = None, distance: Distance = "l2", seed: int = 0) -> None:
         super().__init__()
-        # held in a tuple, so that the agent's scale is not saved a second time as part of the predictor
+        # held in a tuple, so that it is not saved a second time as part of the predictor
         self._scale = (scale,)
         self.distance = distance
         self.seed = seed
 
     @property
     def scale(self) -> Scale | None:
-        """How the agent scales observations."""
+        """How the agent scales states."""
         return self._scale[0]
 
     @abstractmethod
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> StatePredictor:
-        """Learn from demonstrations, whose actions are not looked at; returns itself."""
+        """Learn from demonstrations, whose actions are not used, and return the predictor."""
 
     @abstractmethod
     def predict(self, observations: Array, state: Any = None) -> Array:
-        """The observations `horizon` steps later."""
+        """Return the states `horizon` steps later."""
 
     def advance(self, state: Any, episode_start: NDArray[np.bool_]) -> Any:
-        """The state to predict with, given the last one and which rows begin an episode."""
+        """Return the state to predict with, given the last one and which rows begin an episode."""
         return state
 
     def training_futures(self, dataset: DemoDataset) -> list[Array]:
-        """What it would predict for each observation of each episode, were that episode new to it."""
+        """Return what it would predict for each state of each episode if that episode were new to it."""
         return [self.predict(episode.observations) for episode in dataset]
 
     def memory(self) -> dict[str, Tensor]:
-        """Tensors to save besides the weights."""
+        """Return the tensors to save besides the weights."""
         return {}
 
     def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take back what `memory` gave."""
+        """Take over the tensors that `memory` returned."""
 
 
-class NearestNeighbour(StatePredictor):
-    """The paper's: where the nearest training state with as many goals reached was `horizon` steps later."""
+class NearestNeighbor(StatePredictor):
+    """The paper's predictor: what followed the nearest training state with as many goals reached."""
 
     name: ClassVar[str] = "nearest"
 
-    def fit(self, dataset: DemoDataset, horizon: int = 1) -> NearestNeighbour:
-        """Remember every state and where it led."""
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> NearestNeighbor:
+        """Remember every state and the one that followed."""
         self.horizon = horizon
         transitions = dataset.transitions(horizon)
         self._remember(transitions.state, transitions.future, dataset.goal_flags)
@@ -89,22 +87,22 @@ class NearestNeighbour(StatePredictor):
         self.index = StateIndex(states, flags, width, self.distance)
 
     def predict(self, observations: Array, state: Any = None) -> Array:
-        """Where the nearest states led."""
+        """Return what followed the nearest states."""
         return self.futures[self.index.query(observations)]
 
     def training_futures(self, dataset: DemoDataset) -> list[Array]:
-        """Predictions from the other episodes: its own would answer with the very state."""
+        """Predict from the other episodes, as an episode would find its own states."""
         if len(dataset) == 1:
             return super().training_futures(dataset)
         futures = []
         for left_out, episode in enumerate(dataset):
             others = [index for index in range(len(dataset)) if index != left_out]
-            predictor = NearestNeighbour(self.scale, self.distance).fit(dataset[others], self.horizon)
+            predictor = NearestNeighbor(self.scale, self.distance).fit(dataset[others], self.horizon)
             futures.append(predictor.predict(episode.observations))
         return futures
 
     def memory(self) -> dict[str, Tensor]:
-        """The remembered states and futures."""
+        """Return the remembered states and futures."""
         return {
             "states": torch.tensor(self.states),
             "futures": torch.tensor(self.futures),
@@ -117,10 +115,10 @@ class NearestNeighbour(StatePredictor):
 
 
 class TimeIndexed(StatePredictor):
-    """The paper's for its 3D world: step t + horizon of one demonstration, drawn at each reset.
+    """The paper's predictor for its 3D world: step t + horizon of one demonstration, drawn at each reset.
 
-    The state is (N, 2) int64: the step within the episode and the demonstration followed. It must be passed
-    from call to call, as Stable-Baselines3's loops do; without it every call is an episode's first.
+    The state is (N, 2) int64: the step within the episode and the demonstration that is followed. It must be passed
+    from call to call, as Stable-Baselines3's loops do; without it, every call begins an episode.
     """
 
     name: ClassVar[str] = "time"
@@ -133,7 +131,7 @@ class TimeIndexed(StatePredictor):
         return self
 
     def _index(self, lengths: Sequence[int]) -> None:
-        self.lengths = np.asarray(lengths, dtype=np.int64)  # observations an episode
+        self.lengths = np.asarray(lengths, dtype=np.int64)  # states per episode
         self.first = np.cumsum(self.lengths) - self.lengths
         self.rng = np.random.default_rng(self.seed)
 
@@ -149,7 +147,7 @@ class TimeIndexed(StatePredictor):
         return np.stack([steps, demonstrations], axis=1)
 
     def predict(self, observations: Array, state: Any = None) -> Array:
-        """The demonstrations' observations at that step plus the horizon, their last beyond the end."""
+        """Return the demonstrations' states `horizon` steps ahead, at most their last ones."""
         if state is None:
             state = self.advance(None, np.ones(len(observations), dtype=bool))
         steps, demonstrations = state.T
@@ -158,7 +156,7 @@ class TimeIndexed(StatePredictor):
         return futures
 
     def training_futures(self, dataset: DemoDataset) -> list[Array]:
-        """At each step, another demonstration's observation at that step plus the horizon."""
+        """Return what other demonstrations, drawn at random, did `horizon` steps ahead of each step."""
         rng = np.random.default_rng(self.seed)
         futures = []
         for own, episode in enumerate(dataset):
@@ -168,58 +166,48 @@ class TimeIndexed(StatePredictor):
         return futures
 
     def memory(self) -> dict[str, Tensor]:
-        """The remembered episodes."""
+        """Return the remembered episodes."""
         return {"observations": torch.tensor(self.observations), "lengths": torch.tensor(self.lengths)}
 
     def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take the episodes back."""
+        """Take over the episodes."""
         self.observations = memory["observations"].numpy()
         self._index(memory["lengths"].tolist())
 
 
 class LearnedPredictor(StatePredictor):
-    """An MLP for the change of the scaled observation over `horizon` steps, trained on the squared error.
+    """An MLP for the change of the scaled state over `horizon` steps, trained on the squared error.
 
-    Reached flags are rounded to 0 or 1, as the inverse dynamics model has only seen those.
+    Flags of reached goals are rounded to 0 or 1, the only values that the inverse dynamics model has seen.
     """
 
     name: ClassVar[str] = "learned"
     change: Tensor
 
-    def __init__(
-        self,
-        scale: Scale,
-        distance: Distance = "l2",
-        seed: int = 0,
-        sizes: Sequence[int] = (256, 256),
-        steps: int = 2000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-    ) -> None:
+    sizes = (256, 256)  # hidden layers
+    batch_size = 256
+    learning_rate = 1e-3  # falls to 0 over the steps
+
+    def __init__(self, scale: Scale, distance: Distance = "l2", seed: int = 0, steps: int = 2000) -> None:
         super().__init__(scale, distance, seed)
-        self.steps, self.batch_size, self.learning_rate = steps, batch_size, learning_rate
-        size = observation_size = scale.center.numel()
-        layers: list[nn.Module] = []
-        for width in sizes:
-            layers += [nn.Linear(size, width), nn.ReLU()]
-            size = width
-        self.network = nn.Sequential(*layers, nn.Linear(size, observation_size))
+        self.steps = steps
+        size = scale.center.numel()
+        self.network = nn.Sequential(*hidden_layers(size, self.sizes), nn.Linear(self.sizes[-1], size))
         self.flags: list[int] = []
-        # a feature's usual change, the unit of the output
-        self.register_buffer("change", torch.ones(observation_size))
+        self.register_buffer("change", torch.ones(size))  # the usual change of each feature, the unit of the output
 
     def forward(self, states: Tensor) -> Tensor:
-        """Scaled states (N, D) -> scaled futures (N, D)."""
+        """Return scaled futures (N, D) for scaled states (N, D)."""
         futures: Tensor = states + self.network(states) * self.change
         return futures
 
     def measure(self, states: Tensor, futures: Tensor) -> Tensor:
-        """Mean squared error of the change, each feature in its own unit."""
+        """Return the mean squared error of the change, each feature in its own unit."""
         error: Tensor = self.network(states) - (futures - states) / self.change
         return error.square().mean()
 
     def set_units(self, dataset: DemoDataset, horizon: int) -> tuple[Tensor, Tensor]:
-        """Take the features' units and flags from the data; returns its scaled states and futures."""
+        """Take the units of features and the flags from the data, and return its scaled states and futures."""
         assert self.scale is not None
         self.horizon, self.flags = horizon, list(dataset.goal_flags)
         transitions = dataset.transitions(horizon)
@@ -231,7 +219,7 @@ class LearnedPredictor(StatePredictor):
         return states, futures
 
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> LearnedPredictor:
-        """Train on the dataset."""
+        """Train the network."""
         states, futures = self.set_units(dataset, horizon)
         generator = torch.Generator().manual_seed(self.seed)
         optimizer = torch.optim.Adam(self.network.parameters(), lr=self.learning_rate)
@@ -247,7 +235,7 @@ class LearnedPredictor(StatePredictor):
 
     @torch.no_grad()
     def predict(self, observations: Array, state: Any = None) -> Array:
-        """The network's prediction in raw numbers."""
+        """Return the network's predictions in raw numbers."""
         assert self.scale is not None
         rows = torch.tensor(observations, device=self.change.device)
         futures: Array = self.scale.inverse(self(self.scale(rows))).cpu().numpy()
@@ -255,16 +243,16 @@ class LearnedPredictor(StatePredictor):
         return futures
 
     def memory(self) -> dict[str, Tensor]:
-        """Which features are flags."""
+        """Return which features are flags."""
         return {"flags": torch.tensor(self.flags, dtype=torch.int64)}
 
     def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take the flags back."""
+        """Take over the flags."""
         self.flags = memory["flags"].tolist()
 
 
 class Oracle(StatePredictor):
-    """A function in place of a predictor, for tests and analysis with known futures; it cannot be saved."""
+    """A function as a predictor, for tests and analyses with known futures; it cannot be saved."""
 
     name: ClassVar[str] = "oracle"
 
@@ -273,15 +261,15 @@ class Oracle(StatePredictor):
         self.function = function
 
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> Oracle:
-        """Nothing to learn."""
+        """Learn nothing."""
         self.horizon = horizon
         return self
 
     def predict(self, observations: Array, state: Any = None) -> Array:
-        """What the function says."""
+        """Return what the function returns."""
         return self.function(observations)
 
 
 PREDICTORS: dict[str, type[StatePredictor]] = {
-    predictor.name: predictor for predictor in (NearestNeighbour, TimeIndexed, LearnedPredictor)
+    predictor.name: predictor for predictor in (NearestNeighbor, TimeIndexed, LearnedPredictor)
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,27 +12,26 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
+from pidm_nav.agents.config import Preset
 from pidm_nav.agents.policy import Array, NavPolicy
-
-if TYPE_CHECKING:
-    from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import DemoDataset
 
 Distance = Literal["l2", "l1"]
 
 
 class StateIndex:
-    """Finds the nearest of M stored states among those with as many goals reached, with one KD-tree a number.
+    """Finds the nearest of M stored states among those with as many goals reached, with one KD-tree per number.
 
-    Distances are over the features that vary among the stored states, the flags aside: in a task with fixed
-    goals these are x and y, as a goal's coordinates add the same to every distance and only cost time; with
-    goals drawn anew each episode they vary, so they count. If no stored state has as many goals reached, the
-    nearest number that has some answers. Without flags there is one tree.
+    Distances are over the features that vary among the stored states, the flags aside: in a task with fixed goals
+    these are x and y, as the coordinates of a goal add the same to every distance and only cost time; goals that are
+    drawn in each episode vary, so they count. If no stored state has as many goals reached, the closest number for
+    which there are states is taken. Without flags there is one tree.
 
     Args:
-        states: (M, D) raw.
-        flags: indices of the reached flags.
-        width: (D,) a feature's unit; None for raw numbers (pixels are alike in x and y).
-        distance: Euclidean or city-block.
+        states: (M, D) raw states.
+        flags: columns that say whether a goal is reached.
+        width: (D,) the unit of each feature; None for raw numbers (pixels are alike in x and y).
+        distance: l2 for Euclidean, l1 for city-block distances.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class StateIndex:
         self.trees = [cKDTree(self.project(states[members])) for members in self.members]
 
     def goals_reached(self, states: Array) -> NDArray[np.int64]:
-        """(N,) number of flags set."""
+        """Return (N,) numbers of flags that are set."""
         reached: NDArray[np.int64] = (states[:, list(self.flags)] > 0.5).sum(axis=1)
         return reached
 
     def project(self, states: Array) -> NDArray[np.float64]:
-        """(N, F) the features that distances are measured in."""
+        """Return (N, F) features that distances are measured in."""
         points: NDArray[np.float64] = states[:, self.features].astype(np.float64) / self.width[self.features]
         return points
 
     def query(self, states: Array) -> NDArray[np.int64]:
-        """(N,) which stored state is nearest to each of these."""
+        """Return (N,) indices of the stored states that are nearest to these."""
         points = self.project(states)
-        # the group with the closest number of goals; argmin takes the smaller one of two as close
+        # the group with the closest number of goals; of two that are equally close, argmin takes the smaller number
         group = np.abs(self.goals_reached(states)[:, None] - self.groups).argmin(axis=1)
         nearest = np.empty(len(states), dtype=np.int64)
         for index in np.unique(group):
@@ -77,23 +77,27 @@ class StateIndex:
 
 
 class RetrievalBC(NavPolicy):
-    """The paper's retrieval baseline: the action demonstrated in the nearest training state."""
+    """The paper's retrieval baseline: the action demonstrated in the nearest training state; nothing is trained."""
 
     name: ClassVar[str] = "retrieval-bc"
     trainable: ClassVar[bool] = False
+    presets: ClassVar[Mapping[str, Preset]] = {
+        **NavPolicy.presets,
+        "pixels": replace(NavPolicy.presets["pixels"], options=NavPolicy.presets["frozen"].options),
+    }
 
     def build(self, encoder: nn.Module | None) -> None:
-        """No networks: a memory of states and actions."""
+        """Start with an empty memory of states and actions; there are no networks."""
         self.index: StateIndex | None = None
 
     def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
         """Remember every demonstrated state and its action."""
-        if self.trains_vision:
+        if self.observations.moving:
             raise ValueError(
-                f"retrieval-bc trains nothing, a CNN neither: take frames='random', not '{self.config.frames}'"
+                f"retrieval-bc trains nothing, not even a CNN: take frames='random', not '{self.config.frames}'"
             )
         super().prepare(dataset)
-        dataset = self.embedded(dataset)
+        dataset = self.observations.embedded(dataset)
         transitions = dataset.transitions()
         self._remember(transitions.state, transitions.action, dataset.goal_flags)
 
@@ -101,14 +105,14 @@ class RetrievalBC(NavPolicy):
         self.states, self.actions = states, actions
         self.index = StateIndex(states, flags, None if flags else self.scale.width.cpu().numpy())
 
-    def act(self, observations: Array, state: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
-        """The action of the nearest state; `state` passes through."""
+    def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
+        """Return the actions of the nearest states."""
         if self.index is None:
             raise ValueError("this agent has no memory yet: train it on demonstrations first")
-        return self.actions[self.index.query(observations)], state
+        return self.actions[self.index.query(states)], memory
 
     def memory(self) -> dict[str, Tensor]:
-        """The remembered states and actions."""
+        """Return the remembered states and actions."""
         if self.index is None:
             return {}
         return {

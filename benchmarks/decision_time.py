@@ -1,25 +1,23 @@
-"""How long an agent that sees frames thinks, next to the 28.6 ms of a tic of the 3D world.
+"""How long an agent that sees images takes to decide, next to the 28.6 ms of a tic of the 3D world.
 
     python benchmarks/decision_time.py [--size 96] [--decisions 500]
 
-One frame at a time, as in a real-time episode, on one thread. The agents are trained for one step: weights do not
-change the time.
-Clock and processor are both shown: what lies between them is other programs, which a real-time agent must bear too.
+One image at a time, as in a real-time episode, on one thread. The agents are trained for one step, as the time does not
+depend on the weights. Both wall time and processor time are shown: the difference is due to other programs, which a
+real-time agent must bear too.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from rich.console import Console
-from rich.table import Table
 
-from pidm_nav.agents.train import PRESETS, default_options, train
+from pidm_nav.agents import train
+from pidm_nav.console import print_table
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.world3d.engine import TICS_PER_SECOND
 
@@ -43,17 +41,11 @@ def demonstrations(shape: tuple[int, ...], count: int, rng: np.random.Generator)
 
 
 def measure(name: str, frames: str, dataset: DemoDataset, decisions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Milliseconds of each decision by the clock and by the processor, the first ones left out."""
+    """Return the wall and processor time of each decision in milliseconds, without the first ones."""
     observations = dataset[0].observations
     space = spaces.Box(0, 255, observations.shape[1:], np.uint8)
-    agent = train(
-        name,
-        dataset,
-        replace(PRESETS["pixels"], steps=1),
-        options=default_options(name, dataset, frames=frames),
-        observation_space=space,
-        action_space=spaces.Box(-1, 1, (4,), np.float32),
-    )
+    env_spaces = space, spaces.Box(-1, 1, (4,), np.float32)
+    agent = train(name, dataset, "pixels", env_spaces=env_spaces, steps=1, frames=frames)
     state, spent = None, []
     for step in range(decisions + 20):
         began = time.perf_counter(), time.process_time()
@@ -65,19 +57,21 @@ def measure(name: str, frames: str, dataset: DemoDataset, decisions: int) -> tup
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=96, help="width of a frame; its height is three quarters of it")
+    parser.add_argument("--size", type=int, default=96, help="width of an image; its height is three quarters of it")
     parser.add_argument("--decisions", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
     shape = (options.size * 3 // 4, options.size, 3)
     dataset = demonstrations(shape, 4, np.random.default_rng(0))
-    table = Table("agent", "frames", "clock p50", "p99", "processor p50", "p99", "p99 of a tic")
+    rows = []
     for name in ("bc", "pidm"):
         for frames in ("cnn", "random"):
             clock, processor = measure(name, frames, dataset, options.decisions)
             cells = [f"{np.percentile(each, q):.1f} ms" for each in (clock, processor) for q in (50, 99)]
-            table.add_row(name, frames, *cells, f"{np.percentile(clock, 99) / TIC:.0%}")
-    Console().print(table)
+            headings = ("clock p50", "clock p99", "processor p50", "processor p99")
+            row = {"agent": name, "frames": frames, **dict(zip(headings, cells, strict=True))}
+            rows.append({**row, "p99 of a tic": f"{np.percentile(clock, 99) / TIC:.0%}"})
+    print_table(rows)
 
 
 if __name__ == "__main__":

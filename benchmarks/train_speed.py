@@ -2,13 +2,12 @@
 
     python benchmarks/train_speed.py --demos four_room_human.npz --limit 300
 
-Both train PIDM on the same demonstrations, one after the other, and are judged by the same rollouts. On one thread,
-the default, times are the processor's, so that other programs on the machine do not count; on more (`--threads 2`)
-they are the clock's. `fast` trains once, to its end. The
-plain loop is the recipe as published (batches of 4,096 or the whole set, raw pixels, constant 1e-5, Adam; both states
-encoded apart, no fused optimizer); it is evaluated at growing numbers of steps until it reaches 0.9 or the time limit.
-If it does not get there, its total is extrapolated from its measured time a step to the paper's first checkpoint (5,000
-steps), which is the least it could take.
+Both train PIDM on the same demonstrations, one after the other, and are judged by the same rollouts. On one thread, the
+default, times are processor time, so that other programs do not count; with more (`--threads 2`) they are
+wall time. `fast` trains once, to its end. The plain loop is the recipe as published (batches of 4,096 or the whole set,
+raw pixels, constant 1e-5, Adam; both states encoded apart, no fused optimizer); it is evaluated at growing numbers of
+steps until it reaches 0.9 or the time limit. If it does not get there, its total is extrapolated from its measured time
+per step to the paper's first checkpoint (5,000 steps), which is the least it could take.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import nn
 
+from pidm_nav.agents import PIDM, train
 from pidm_nav.agents.networks import Encoder, Head
-from pidm_nav.agents.predictors import NearestNeighbour
-from pidm_nav.agents.train import PRESETS, train
+from pidm_nav.agents.predictors import NearestNeighbor
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.rollout import evaluate
@@ -44,7 +42,7 @@ class PlainPIDM:
         self.optimizer = torch.optim.Adam(self.parameters, lr=1e-5)
         data = dataset.transitions(1)
         self.data = [torch.tensor(part) for part in (data.state, data.future, data.action)]
-        self.predictor = NearestNeighbour().fit(dataset)
+        self.predictor = NearestNeighbor().fit(dataset)
 
     def step(self) -> None:
         """One gradient step on 4,096 random samples, or on all."""
@@ -69,11 +67,13 @@ class PlainPIDM:
 
 def time_fast(dataset: DemoDataset, threads: int, clock: Clock) -> tuple[float, float]:
     began = clock()
-    agent = train("pidm", dataset, replace(PRESETS["fast"], threads=threads))
+    agent = train("pidm", dataset, "fast", threads=threads)
     seconds = clock() - began
     ratio = evaluate(agent, "four-room", episodes=50, seed=0).mean_goal_ratio
-    steps = PRESETS["fast"].steps
-    print(f"fast   {steps:6,d} steps  {seconds:8.1f} s  {1e3 * seconds / steps:6.1f} ms a step  goal ratio {ratio:.2f}")
+    steps = PIDM.preset("fast").training.steps
+    print(
+        f"fast   {steps:6,d} steps  {seconds:8.1f} s  {1e3 * seconds / steps:6.1f} ms per step  goal ratio {ratio:.2f}"
+    )
     return seconds, ratio
 
 
@@ -89,7 +89,7 @@ def time_plain(dataset: DemoDataset, limit: float, clock: Clock) -> float:
         ratio = evaluate(plain, "four-room", episodes=50, seed=0).mean_goal_ratio
         each = seconds / done
         print(
-            f"plain  {done:6,d} steps  {seconds:8.1f} s  {1e3 * each:6.1f} ms a step  goal ratio {ratio:.2f}",
+            f"plain  {done:6,d} steps  {seconds:8.1f} s  {1e3 * each:6.1f} ms per step  goal ratio {ratio:.2f}",
             flush=True,
         )
         if ratio >= TARGET:

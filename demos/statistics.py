@@ -1,4 +1,4 @@
-"""How demonstrations are played: the figures by which a script's are compared with a person's."""
+"""How demonstrations are played: the numbers by which those of a script are compared with those of a person."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.world2d.state import split_state
 
 NEAR = 60.0
-"""Pixels within which an agent is near a goal."""
+"""Distance in pixels within which an agent counts as near a goal."""
 CELL = 40.0
-"""Side of the squares in which actions are compared, in pixels."""
+"""Side in pixels of the squares in which actions are compared."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class PlayStatistics:
     max_length: int
     deflection: float  # mean norm of the stick
     deflection_std: float
-    stick_change: float  # mean norm of the stick's change in a step
-    variance_near: float  # of actions within NEAR of any goal, both axes added
-    variance_far: float  # of all others
-    spread_near: float  # the same among agents in the same square on the way to the same goal: what is left
-    spread_far: float  # for an imitator to wonder about
+    stick_change: float  # mean norm of the stick's change per step
+    variance_near: float  # variance of actions within NEAR of any goal, summed over both axes
+    variance_far: float  # the same for all other actions
+    spread_near: float  # variance among agents in the same square on the way to the same goal, near any goal:
+    spread_far: float  # and elsewhere. It is what an imitator cannot explain by the place and the goal
 
 
 def play_statistics(dataset: DemoDataset) -> PlayStatistics:
-    """The statistics of demonstrations whose observations are state vectors."""
+    """Measure the statistics of demonstrations whose observations are state vectors."""
     if not dataset.goal_flags:
-        raise ValueError(f"the demonstrations of {dataset.task} show no goals: state vectors are needed")
+        raise ValueError(f"the demonstrations of {dataset.task} show no goals: give demonstrations of state vectors")
     lengths = np.array([len(episode) for episode in dataset])
     actions = np.concatenate([episode.actions for episode in dataset]).astype(np.float64)
     states = np.concatenate([episode.observations[:-1] for episode in dataset])
@@ -63,7 +63,7 @@ def play_statistics(dataset: DemoDataset) -> PlayStatistics:
 def _deviation(
     states: NDArray[np.float32], actions: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(M,) squared distance of each action to the mean one in its square and goal, and where 5 or more are."""
+    """Return each action's squared distance (M,) to the mean of its square and goal, and where 5 or more are."""
     positions, _, goals_reached = split_state(states)
     place = np.column_stack([np.rint(positions / CELL), goals_reached])
     _, group, count = np.unique(place, axis=0, return_inverse=True, return_counts=True)

@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO on FourRoom, warm-started with the weights of a BC agent, which it then improves.
 
-From scratch the reward is too rare. A BC agent finds most goals, and PPO begins with the very same network.
+Rewards are too rare to learn from scratch. A BC agent finds most goals, and PPO begins with the very same network.
 Run it:  python examples/06_sb3_warm_start.py [--fast]
 """
 
@@ -14,10 +14,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
-from pidm_nav.agents import BC, TrainConfig, train
-from pidm_nav.agents.policy import AgentConfig
-from pidm_nav.demos import load_demos
-from pidm_nav.rollout import evaluate
+from pidm_nav import BC, evaluate, load_demos, train
 
 
 class AgentFeatures(BaseFeaturesExtractor):
@@ -33,13 +30,13 @@ class AgentFeatures(BaseFeaturesExtractor):
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="a training too short to improve much")
+parser.add_argument("--fast", action="store_true", help="a training that is too short to improve much")
 arguments = parser.parse_args()
 warm_up, steps = (2_048, 4_096) if arguments.fast else (20_000, 80_000)
 
 demos = load_demos("four-room/human-like")[:3]
-options = AgentConfig(encoder_sizes=(128, 128), head_sizes=(64,))
-agent = train("bc", demos, TrainConfig(steps=200 if arguments.fast else 600), options=options)
+agent = train("bc", demos, steps=200 if arguments.fast else 600, encoder_sizes=(128, 128), head_sizes=(64,))
+assert isinstance(agent, BC)
 print(f"BC agent of {len(demos)} demonstrations: {evaluate(agent, 'four-room').mean_goal_ratio:.0%} of the goals")
 
 networks = {"net_arch": {"pi": [], "vf": [64]}, "share_features_extractor": False, "log_std_init": -1.5}

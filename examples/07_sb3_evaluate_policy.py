@@ -8,23 +8,20 @@ import argparse
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
-import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.agents import TrainConfig, train
-from pidm_nav.demos import load_demos
-from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav import AStarExpert, load_demos, train
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="fewer episodes and training steps")
+parser.add_argument("--fast", action="store_true", help="train for fewer steps and evaluate fewer episodes")
 arguments = parser.parse_args()
 episodes = 4 if arguments.fast else 20
-config = TrainConfig(steps=100 if arguments.fast else 2000)
+steps = 100 if arguments.fast else 2000
 
 demos = load_demos("zigzag/human-like")[:5]
 policies = {
     "A* expert": AStarExpert("zigzag"),
     "retrieval BC": train("retrieval-bc", demos),
-    "BC": train("bc", demos, config),
-    "PIDM": train("pidm", demos, config),
+    "BC": train("bc", demos, steps=steps),
+    "PIDM": train("pidm", demos, steps=steps),
 }
 print(f"return over {episodes} episodes of Zigzag (6 goals, 1 each), as Stable-Baselines3 measures it")
 for name, policy in policies.items():

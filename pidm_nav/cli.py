@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import io
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -107,7 +110,22 @@ def _call(words: str, arguments: list[str]) -> None:
     description = f"{about.strip()}\n\nExample: {example.strip()}"
     if hasattr(command, "form"):  # its options depend on what is chosen with one of them
         command = command.form(arguments)
-    tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments).run()
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            parsed = tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments)
+    except SystemExit as end:
+        if not end.code:  # --help
+            raise
+        raise ValueError(_unboxed(told.getvalue())) from None
+    parsed.run()
+
+
+def _unboxed(box: str) -> str:
+    """Return the first paragraph in a box of tyro's, without its frame, its title and the help text at its end."""
+    lines = [line.strip(" │|") for line in box.splitlines()[1:]]
+    text = "\n".join(line if line.strip("─-╰╯+") else "" for line in lines).strip().partition("\n\n")[0]
+    return re.sub(r"^Error parsing ([A-Z]\w*: )?", "", text.replace("\n", " "))
 
 
 def _overview(names: list[str]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
 Advance = Callable[..., None]
 """Called as advance(steps, note="...") whenever work is done."""
@@ -31,7 +32,10 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None, title: str = "") -> None:
+Rows = Sequence[Mapping[str, Any]]
+
+
+def print_table(rows: Rows, columns: Mapping[str, str] | None = None, title: str = "") -> None:
     """Print rows as a table.
 
     Args:
@@ -39,25 +43,32 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | 
         columns: the keys to show and their headings; defaults to all keys of the first row.
         title: a line above the table.
     """
+    console().print(_make_table(rows, columns or {key: key for key in rows[0]}, title))
+
+
+def _make_table(rows: Rows, columns: Mapping[str, str], title: str = "") -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    columns = columns or {key: key for key in rows[0]}
     table = Table(box=None, pad_edge=False, header_style="bold", title=escape(title) or None, title_justify="left")
     for key, heading in columns.items():
         numeric = all(isinstance(row.get(key, 0.0), int | float) for row in rows)
         table.add_column(escape(heading), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(escape(_text(row.get(key, ""))) for key in columns))
-    console().print(table)
+    return table
 
 
 def _text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 @contextmanager
-def progress_bar(title: str, total: int, done: int = 0, show: bool = True) -> Iterator[Advance]:
+def progress_bar(
+    title: str, total: int, done: int = 0, show: bool = True, table: Callable[[], Rows] | None = None
+) -> Iterator[Advance]:
     """Show a progress bar on standard error, and yield the function that advances it.
 
     Args:
@@ -65,18 +76,28 @@ def progress_bar(title: str, total: int, done: int = 0, show: bool = True) -> It
         total: the number of steps that make up the work.
         done: the number of steps that were done before.
         show: without it, the bar is not drawn and advancing it does nothing.
+        table: returns the rows of a table to show above the bar.
     """
     if not show:
         yield lambda steps=1, note="": None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    class Bar(Progress):
+        def get_renderables(self) -> Iterable[RenderableType]:
+            rows = table() if table is not None else ()
+            if rows:
+                yield _make_table(rows, {key: key for key in rows[0]})
+            yield self.make_tasks_table(self.tasks)
+
     note_column = TextColumn("{task.fields[note]}", markup=False)
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), note_column]
-    with Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), transient=True) as progress:
+    settings: dict[str, Any] = {"console": console(stderr=True), "transient": True, "speed_estimate_period": 1800}
+    with Bar(*columns, TimeRemainingColumn(), **settings) as progress:
         bar = progress.add_task(title, total=total, completed=done, note="")
 
         def advance(steps: int = 1, note: str | None = None) -> None:
-            progress.update(bar, advance=steps, **({} if note is None else {"note": note}))
+            fields: dict[str, Any] = {} if note is None else {"note": note}
+            progress.update(bar, advance=steps, **fields)
 
         yield advance

@@ -61,7 +61,7 @@ class Rollout:
     ) -> None:
         self.policy, self.env, self.seeds, self.memory = policy, env, list(seeds), memory
         rows = env.num_envs
-        self.observation, infos = env.reset(seed=[*self.seeds, *[self.seeds[-1]] * (rows - len(self.seeds))])
+        self.observation, self.infos = env.reset(seed=[*self.seeds, *[self.seeds[-1]] * (rows - len(self.seeds))])
         self.states = self._read_states()
         self.ended = np.arange(rows) >= len(self.seeds)
         self.steps, self.returns = np.zeros(rows, np.int64), np.zeros(rows)
@@ -74,8 +74,8 @@ class Rollout:
         if self._keeps_states:
             self._columns["states"] = [self.states]
         self._infos: dict[str, list[Array]] = {}
-        if "goals_reached" in infos:
-            self._note({"goals_reached": infos["goals_reached"]})
+        if "goals_reached" in self.infos:
+            self._note({"goals_reached": self.infos["goals_reached"]})
 
     @property
     def done(self) -> bool:
@@ -95,7 +95,7 @@ class Rollout:
         space = self.env.single_action_space
         # What is stepped is what is stored, to the bit: replaying the actions then gives the same episode.
         action = np.clip(np.asarray(action, np.float32), space.low, space.high)
-        self.observation, reward, terminated, truncated, infos = self.env.step(action)
+        self.observation, reward, terminated, truncated, self.infos = self.env.step(action)
         self.states = self._read_states()
         running = ~self.ended
         self.steps += running
@@ -105,7 +105,7 @@ class Rollout:
                 self._columns[name].append(value)
         if self._keeps_states:
             self._columns["states"].append(self.states)
-        self._note(infos)
+        self._note(self.infos)
         ending = (terminated | truncated) & running
         self._terminated |= terminated & ending
         self._truncated |= truncated & ending & ~terminated

@@ -24,13 +24,13 @@ from PIL import Image
 
 import pidm_nav  # noqa: F401  registers the environments
 from pidm_nav.cli import main as pidm_nav_command
-from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos
+from pidm_nav.demos.recorder.controls import Controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.gamepad import Reading
-from pidm_nav.demos.recorder.mapping import Mapping
-from pidm_nav.demos.recorder.screen import draw_session
-from pidm_nav.demos.recorder.session import Session
+from pidm_nav.demos.recorder.devices import Reading
+from pidm_nav.demos.recorder.screen import Screen
+from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.drawing import Frame
@@ -97,18 +97,18 @@ def draw_traces(images: Path) -> None:
 def draw_recorder(images: Path, size: int = 640) -> None:
     """The recorder in the middle of an episode; the human-like script holds the stick."""
     with tempfile.TemporaryDirectory() as folder:
-        file = DemoFile(Path(folder) / "my_demos.npz", "maze", {})
-        session = Session(gym.make(TASKS["maze"].env_id), episodes=10, file=file)
-        player, memory, reading = HumanLike("maze", seed=3), None, Reading()
-        while session.kept < 2 or session.attempt.goals_reached[-1] < 6:
+        task = TASKS["maze"]
+        session = Session(task, {}, Rules(10), DemoFile(Path(folder) / "my_demos.npz", task, {}))
+        player, memory, reading = HumanLikePlayer("maze", seed=3), None, Reading()
+        while session.kept < 2 or session.person.goals_reached < 6:
             if session.phase == "ready":  # a person lets go of the stick between episodes
                 session.tick(Reading())
                 memory = None
-            stick, memory = player.predict(session.state[None], memory)
+            stick, memory = player.predict(session.person.state[None], memory)
             reading = Reading(stick=(float(stick[0, 0]), float(stick[0, 1])))
             session.tick(reading)
-        frame = draw_session(session, reading, Mapping(), "Maze", "recording to my_demos.npz", size)
-        file.close()
+        frame = Screen("Maze", "recording to my_demos.npz", Controls(), size).draw(session, reading)
+        session.close()
     imageio.imwrite(images / "recorder.png", frame)
 
 

@@ -20,28 +20,31 @@ from scipy.spatial import cKDTree
 from pidm_nav.agents import load_agent, train
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
 from pidm_nav.analysis.field import Field, measure_field, plot_field
-from pidm_nav.analysis.figures import Row, demonstrator, save_figure, save_rows
 from pidm_nav.analysis.gap import Gap, measure_gap, plot_gap
 from pidm_nav.analysis.horizon import horizon_curve, plot_horizon_curves
 from pidm_nav.analysis.predictor import error_curve, plot_error_curves
+from pidm_nav.analysis.tables import Row
 from pidm_nav.demos import DemoDataset, load_demos
-from pidm_nav.tasks import TASKS, split_state
+from pidm_nav.files import write_rows
+from pidm_nav.plots import demonstrator_title, save_figure
+from pidm_nav.tasks import PAPER_TASKS
+from pidm_nav.world2d.state import split_state
 
 ROOT = Path(__file__).parents[1]
-TOP = 0.5  # end of the colour scale of Delta(s), the same for people and planner
+TOP = 0.5  # end of the color scale of Delta(s), the same for people and planner
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "reference_demos")
 parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "analysis")
-parser.add_argument("--work", type=Path, default=ROOT / "runs" / "analysis", help="trained agents")
-parser.add_argument("--results", type=Path, nargs="*", default=[], help="folders of pidm-nav sweep")
-parser.add_argument("--only", nargs="*", help="gap, settings, reaction, neighbours, field, ...")
-parser.add_argument("--force", action="store_true", help="make again what is there")
+parser.add_argument("--work", type=Path, default=ROOT / "runs" / "analysis", help="folder for trained agents")
+parser.add_argument("--results", type=Path, nargs="*", default=[], help="folders that pidm-nav sweep wrote")
+parser.add_argument("--only", nargs="*", help="parts to make: gap, settings, reaction, neighbours, field, ...")
+parser.add_argument("--force", action="store_true", help="make parts again that are already there")
 arguments = parser.parse_args()
 
 
 def load(who: str) -> list[DemoDataset]:
-    return [load_demos(arguments.data / f"{task.replace('-', '_')}_{who}.npz") for task in TASKS]
+    return [load_demos(arguments.data / f"{task.replace('-', '_')}_{who}.npz") for task in PAPER_TASKS]
 
 
 def gap() -> list[Row]:
@@ -54,7 +57,7 @@ def gap() -> list[Row]:
 
 
 def settings() -> list[Row]:
-    """The gap with other numbers of clusters, with raw states, and with other first centres."""
+    """The gap with other numbers of clusters, with raw states, and with other first centers."""
     rows = []
     cases = [(clusters, True, 0) for clusters in (125, 250, 500, 1000)]
     cases += [(500, False, 0)] + [(500, True, seed) for seed in (1, 2, 3, 4)]
@@ -79,7 +82,7 @@ def reaction() -> list[Row]:
                         length = np.linalg.norm(pair, axis=1).prod()
                         turned.setdefault(after, []).append(float(pair[0] @ pair[1] / max(length, 1e-9)))
         cosines = {f"after_{after}": float(np.mean(values)) for after, values in sorted(turned.items())}
-        rows.append({"task": data.task, "demonstrator": demonstrator(data), **cosines})
+        rows.append({"task": data.task, "demonstrator": demonstrator_title(data), **cosines})
     return rows
 
 
@@ -94,7 +97,7 @@ def neighbours() -> list[Row]:
         apart = np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1)
         actions = transitions.action.astype(np.float64)
         half = 0.5 * ((actions[pairs[:, 0]] - actions[pairs[:, 1]]) ** 2).sum(axis=1)
-        row: Row = {"task": data.task, "demonstrator": demonstrator(data)}
+        row: Row = {"task": data.task, "demonstrator": demonstrator_title(data)}
         for low, high in ((0, 1), (1, 2), (2, 4), (4, 8), (8, 16)):
             inside = (apart >= low) & (apart < high)
             row |= {f"pairs_{low}_{high}": int(inside.sum()), f"half_{low}_{high}": float(half[inside].mean())}
@@ -103,8 +106,9 @@ def neighbours() -> list[Row]:
 
 
 def expected_gain(found: Field, gap: Gap) -> Row:
-    """V / (v + 0.04) from the action's variance v an axis in the three clusters nearest to each place."""
-    here = np.column_stack([found.states[:, :2], 1e4 * split_state(found.states)[2]])
+    """V / (v + 0.04) from the action's variance v per axis in the three clusters nearest to each place."""
+    positions, _, reached = split_state(found.states)
+    here = np.column_stack([positions, 1e4 * reached])
     there = np.column_stack([gap.positions, 1e4 * gap.goals_reached])
     unbiased = gap.parts.variance * gap.parts.count / np.maximum(gap.parts.count - 1, 1)
     variance = unbiased[cKDTree(there).query(here, k=3)[1]].mean(axis=1) / 2
@@ -139,7 +143,7 @@ def horizon() -> list[Row]:
 
 
 def correlation() -> list[Row]:
-    bundled = [load_demos(f"{task}/astar") for task in TASKS]  # sweep --demos-from astar learns from these
+    bundled = [load_demos(f"{task}/astar") for task in PAPER_TASKS]  # sweep --demos-from astar learns from these
     found = sweep_correlation(arguments.results, [*load("human"), *load("astar"), *bundled])
     save_figure(plot_correlation(found), arguments.out / "correlation.png")
     print(f"Spearman {found.spearman:.3f}, p = {found.p:.2g}")
@@ -153,5 +157,5 @@ for part in (*PARTS, correlation) if arguments.results else PARTS:
     if (arguments.only and name not in arguments.only) or (table.exists() and not arguments.force):
         continue
     began = time.perf_counter()
-    save_rows(part(), table)  # last, as it says that the part is whole
+    write_rows(table, part())  # last, as it says that the part is whole
     print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)

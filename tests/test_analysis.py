@@ -12,25 +12,25 @@ import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pidm_nav import TASKS
 from pidm_nav.agents import AGENTS, BC, PIDM
-from pidm_nav.agents.predictors import NearestNeighbour, Oracle, TimeIndexed
+from pidm_nav.agents.predictors import NearestNeighbor, Oracle, TimeIndexed
 from pidm_nav.agents.train import dataset_spaces, make_agent
-from pidm_nav.analysis import figures
 from pidm_nav.analysis.clusters import cluster_states, state_dataset
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
 from pidm_nav.analysis.field import DIRECTIONS, futures_around, measure_field, plot_field
 from pidm_nav.analysis.gap import decompose, goal_zones, measure_gap, plot_gap
-from pidm_nav.analysis.horizon import horizon_curve, plot_horizon_curves
+from pidm_nav.analysis.horizon import HorizonStudy, horizon_curve, plot_horizon_curves
 from pidm_nav.analysis.predictor import error_curve, noise_floor, predict_episodes, prediction_errors
 from pidm_nav.commands import analysis as commands
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.experiments.results import identity, open_folder, write_result
+from pidm_nav.experiments.results import Checkpoint, JobResult, identity, open_folder, write_result
 from pidm_nav.experiments.sweep import Sweep, sample_demos
-from pidm_nav.tasks import split_state
+from pidm_nav.plots import DEMONSTRATOR_COLORS, demonstrator, demonstrator_color, demonstrator_title
+from pidm_nav.tasks import PAPER_TASKS as TASKS
 from pidm_nav.world2d.physics import SPEED
+from pidm_nav.world2d.state import join_state, shift_goals, split_state
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -126,10 +126,9 @@ def test_clusters_never_mix_goals_and_every_task_has_a_gap(demos, task):
 
 
 def test_zones_are_around_the_current_and_the_other_goals():
-    goals = TASKS["four-room"].layout.goals
-    state = np.zeros((3, 14), dtype=np.float32)
-    state[:, 2::3], state[:, 3::3], state[:, 4] = goals[:, 0], goals[:, 1], 1
-    state[0, :2], state[1, :2], state[2, :2] = goals[1] + [0, 50], goals[0] + [50, 0], (400, 400)
+    goals = TASKS["four-room"].layout().goals
+    positions = np.stack([goals[1] + [0, 50], goals[0] + [50, 0], (400, 400)])
+    state = join_state(positions, np.broadcast_to(goals, (3, *goals.shape)), np.ones(3, np.int64))
     distance, zones = goal_zones(state)
     assert distance[0] == 50 and zones.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
@@ -137,10 +136,7 @@ def test_zones_are_around_the_current_and_the_other_goals():
 def test_goals_observed_relatively_make_no_difference(demos):
     plain, made = demos["zigzag"], []
     for episode in plain:
-        seen = episode.observations.astype(np.float64)
-        seen[:, 2::3] -= seen[:, 0:1]
-        seen[:, 3::3] -= seen[:, 1:2]
-        made.append(dataclasses.replace(episode, observations=seen))
+        made.append(dataclasses.replace(episode, observations=shift_goals(episode.observations, -1)))
     data = DemoDataset("zigzag", tuple(made), {"made_by": "astar", "env_kwargs": {"relative_goals": True}})
     assert np.allclose(state_dataset(data)[0].observations, plain[0].observations, atol=1e-3)
     gaps = [measure_gap(each, 40, rng=rng()).summary()["delta"] for each in (data, plain)]
@@ -201,7 +197,7 @@ def scripted(dataset: DemoDataset, listens: float) -> Scripted:
 def test_the_queried_futures_are_what_the_environment_does(demos, task):
     dataset = demos[task]
     states = dataset.transitions().state[rng().integers(dataset.num_steps, size=40)]
-    futures, moves = futures_around(TASKS[task].layout, states)
+    futures, moves = futures_around(TASKS[task].layout(), states)
     env = gym.make(TASKS[task].env_id, noise_std=0.0)
     env.reset(seed=0)
     inner: Any = env.unwrapped
@@ -263,7 +259,7 @@ def test_errors_are_those_of_the_nearest_state_with_as_many_goals(demos):
         same = split_state(known.state)[2] == split_state(state)[2]
         apart = np.linalg.norm(known.state[same, :2].astype(float) - state[:2], axis=1)
         distances.append(np.linalg.norm(known.future[same][apart.argmin()].astype(float) - future))
-    errors = prediction_errors(NearestNeighbour().fit(training, 3), held_out, 3)
+    errors = prediction_errors(NearestNeighbor().fit(training, 3), held_out, 3)
     assert errors.distance == pytest.approx(np.mean(distances), rel=1e-6)
 
 
@@ -298,7 +294,7 @@ def test_sizes_leave_an_episode_to_predict(demos):
 
 def test_variance_grows_by_two_a_step_in_a_random_walk_and_the_error_is_twice_that():
     # s' = s + a + noise, both of variance 1; the nearest neighbour answers with one draw, not with the mean
-    curve = horizon_curve(walks(60), horizons=(1, 4, 16), splits=5, training=40, clusters=150, rng=rng())
+    curve = horizon_curve(walks(60), HorizonStudy(horizons=(1, 4, 16), splits=5, training=40, clusters=150), rng=rng())
     assert curve.variance == pytest.approx([2, 8, 32], rel=0.25)
     assert curve.squared.mean(axis=1) == pytest.approx([4, 16, 64], rel=0.3)
     rows = curve.rows()
@@ -307,12 +303,13 @@ def test_variance_grows_by_two_a_step_in_a_random_walk_and_the_error_is_twice_th
 
 def test_futures_cut_off_by_the_end_count_only_on_request():
     kept, clamped = (
-        horizon_curve(walks(60), horizons=(30,), splits=3, clusters=100, clamp_end=clamp, rng=rng())
+        horizon_curve(walks(60), HorizonStudy(horizons=(30,), splits=3, clusters=100, clamp_end=clamp), rng=rng())
         for clamp in (False, True)
     )
     assert kept.squared.mean() > 1.3 * clamped.squared.mean()
-    with refused("no episode is longer than 41 steps"):
-        horizon_curve(walks(60), horizons=(41,), splits=1, clusters=20, rng=rng())
+    for clamp in (False, True):
+        with refused("no episode has 41 steps, the longest has 40"):
+            horizon_curve(walks(60), HorizonStudy(horizons=(1, 41), clamp_end=clamp), rng=rng())
 
 
 # ---- correlation with sweeps
@@ -320,22 +317,28 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
 
 @pytest.fixture
 def sweep(tmp_path: Path, demos: dict[str, DemoDataset]) -> Path:
-    plan = Sweep({"maze": demos["maze"]}, ("bc", "pidm"), (1, 2, 5, 6), seeds=2, demos_from="astar")
+    save_demos(demos["maze"], tmp_path / "maze_astar.npz")
+    plan = planned(tmp_path, agents=("bc", "pidm"), num_demos=(1, 2, 5, 6))
     manifest = open_folder(tmp_path / "results", plan.manifest())
     for cell in plan.cells():
-        scores = {"identity": identity(manifest, cell), "checkpoints": [{"goal_ratio": cell.demos / 10}]}
-        write_result(tmp_path / "results", cell, scores)
+        scores = [Checkpoint(step=1, goal_ratio=cell.demos / 10)]
+        job = JobResult(cell.task, cell.agent, cell.demos, cell.seed, identity(manifest, cell), checkpoints=scores)
+        write_result(tmp_path / "results", job)
     return tmp_path / "results"
+
+
+def planned(folder: Path, **settings: Any) -> Sweep:
+    return Sweep(demos=(str(folder / "maze_astar.npz"),), seeds=2, **settings)
 
 
 def test_a_sweeps_performance_stands_beside_the_error_of_its_own_demonstrations(sweep, demos):
     found = sweep_correlation([sweep], [demos["zigzag"], demos["maze"]])
     assert [(p.demos, p.seeds, p.goal_ratio) for p in found.points] == [(1, 2, 0.1), (2, 2, 0.2), (5, 2, 0.5)]
     errors = []
-    for cell in Sweep({"maze": demos["maze"]}, ("pidm",), (2,), 2, "astar").cells():
+    for cell in planned(sweep.parent, agents=("pidm",), num_demos=(2,)).cells():
         training = sample_demos(demos["maze"], cell)
         others = [i for i, episode in enumerate(demos["maze"]) if episode not in training.episodes]
-        errors.append(prediction_errors(NearestNeighbour().fit(training), demos["maze"][others]).distance)
+        errors.append(prediction_errors(NearestNeighbor().fit(training), demos["maze"][others]).distance)
     assert found.points[1].error == pytest.approx(np.mean(errors))
     assert found.spearman == pytest.approx(-1) and len(plot_correlation(found).axes) == 1
 
@@ -351,7 +354,7 @@ def test_a_sweep_of_other_demonstrations_is_refused(sweep, demos):
 
 
 def run(command: str, *arguments: Any) -> None:
-    tyro.cli(getattr(commands, command), args=list(map(str, arguments)))
+    tyro.cli(getattr(commands, command.title()), args=list(map(str, arguments))).run()
 
 
 def written(folder: Path, name: str) -> list[dict[str, str]]:
@@ -398,11 +401,51 @@ def test_bad_input_is_one_sentence(tmp_path, files, demos):
         run("gap", "--demos", files["zigzag"], "--out", tmp_path / "file")
     with refused("no demonstrations given"):
         run("gap", "--demos", "--out", tmp_path)
+    with refused("--seed is -1"):
+        run("gap", "--demos", files["zigzag"], "--seed", -1, "--out", tmp_path)
+    with refused("radius is -5"):
+        run("gap", "--demos", files["zigzag"], "--radius", -5, "--out", tmp_path)
+    with refused("horizon is 9999", "longest episode has"):
+        run("gap", "--demos", files["zigzag"], "--horizon", 9999, "--out", tmp_path)
+    with refused("no episode has 9999 steps"):
+        run("predictor", "--demos", files["zigzag"], "--horizon", 9999, "--out", tmp_path)
+    with refused("places is 0"):
+        run("field", "--demos", files["zigzag"], "--places", 0, "--out", tmp_path)
+    assert not list(tmp_path.glob("*.csv"))
+
+
+def test_what_cannot_work_is_refused_before_any_work(tmp_path, files):
+    save_demos(_plane(), tmp_path / "plane.npz")
+    for command in ("gap", "field"):
+        with refused("'Plane-v0' have no map"):
+            run(command, "--demos", tmp_path / "plane.npz", "--out", tmp_path)
+    with refused("nofolder' holds no manifest.json"):
+        run("predictor", "--demos", files["maze"], "--results", tmp_path / "nofolder", "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["plane.npz"]
+
+
+def test_the_defaults_fit_as_few_demonstrations_as_record_makes(tmp_path, capsys):
+    save_demos(collect(AStarExpert("zigzag"), "zigzag", episodes=10, made_by="astar"), tmp_path / "ten.npz")
+    for command, few in (("gap", ()), ("predictor", ("--subsets", 2)), ("horizon", ("--splits", 2))):
+        run(command, "--demos", tmp_path / "ten.npz", *few, "--out", tmp_path)
+    assert [row["demos"] for row in written(tmp_path, "predictor")] == ["1", "2", "5"]
+    assert [row["horizon"] for row in written(tmp_path, "horizon")][:3] == ["1", "5", "10"]
+
+
+def test_the_legend_below_the_panels_fits_into_the_figure():
+    curve = horizon_curve(walks(10), HorizonStudy(horizons=(1, 4), splits=2), rng=rng())
+    figure = plot_horizon_curves([curve])
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0
 
 
 def test_demonstrators_are_told_by_what_made_the_data(demos):
-    named = {"paper: maze_human": "human", "AStarExpert": "A*", "human-like": "human-like", "me": "me"}
+    named = {"paper: maze_human": "human", "AStarExpert": "astar", "human-like": "human-like", "me": "me"}
     for made_by, name in named.items():
         dataset = DemoDataset("maze", demos["maze"].episodes, {"made_by": made_by})
-        assert figures.demonstrator(dataset) == name
-    assert figures.colour("me", ["human", "me"]) not in figures.COLOURS.values()
+        assert demonstrator(dataset) == demonstrator(made_by) == name
+        assert demonstrator(demonstrator_title(dataset)) == name
+    assert demonstrator_title("AStarExpert") == "A*"
+    assert demonstrator_color("me") not in DEMONSTRATOR_COLORS.values()

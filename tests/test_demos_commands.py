@@ -317,15 +317,17 @@ def test_plot_draws_files_and_tasks(four_room, tmp_path, suffix):
     assert os.listdir(tmp_path / "deep") == [out.name]
 
 
-def test_plotted_traces_have_their_colours(four_room, tmp_path):
-    from pidm_nav.demos.traces import COLOURS, plot_traces
+def test_plotted_traces_have_their_demonstrators_colors(four_room, tmp_path):
+    from pidm_nav.demos.traces import plot_traces
+    from pidm_nav.plots import demonstrator_color, demonstrator_colors
 
     data = load_demos(four_room)
     figure = plot_traces({"first": data[:1], "second": data[1:]})
     (ax,) = figure.axes
     assert ax.get_title() == "Four room"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["first (1)", "second (2)"]
-    assert [line.get_color() for line in ax.get_legend().get_lines()] == list(COLOURS[:2])
+    colors = [line.get_color() for line in ax.get_legend().get_lines()]
+    assert colors == demonstrator_colors([data, data]) and colors[0] == demonstrator_color(data) != colors[1]
     drawn = [each for each in ax.collections if hasattr(each, "get_segments")]
     assert sorted(len(each.get_segments()) for each in drawn) == [1, 2]
 

@@ -14,17 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from pidm_nav.agents import BC, NavPolicy, TrainConfig, load_agent, loop, policy, train
-from pidm_nav.agents.checkpoint import read_tensors
-from pidm_nav.agents.embeddings import embed_once
+from pidm_nav.agents import BC, PIDM, NavPolicy, PIDMConfig, TrainConfig, choose_preset, load_agent, loop, train
+from pidm_nav.agents import observations as observations_module
+from pidm_nav.agents.checkpoint import fingerprint, read_tensors, save_state
+from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, make_frame_encoder, shifted
-from pidm_nav.agents.history import Recall, history_rows
-from pidm_nav.agents.pidm import PIDM, PIDMConfig
-from pidm_nav.agents.policy import AgentConfig
-from pidm_nav.agents.resume import fingerprint, save_state
-from pidm_nav.agents.train import default_options, default_preset, preset
-from pidm_nav.commands.agents import evaluate as evaluate_command
-from pidm_nav.commands.agents import train as train_command
+from pidm_nav.agents.loop import make_samples
+from pidm_nav.agents.observations import Recall, history_rows, latest_vectors
+from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.experts.astar import AStarExpert
@@ -53,14 +50,14 @@ ROOM: dict[str, Any] = {
     "image_size": SIZE,
 }
 SMALL: dict[str, Any] = {"encoder_sizes": (64, 32), "head_sizes": (32,), "history": (0, 2), "frame_size": 32}
-TINY = TrainConfig(steps=6, batch_size=32, window=4)
-CPU = torch.device("cpu")
+TINY: dict[str, Any] = {"steps": 6, "batch_size": 32, "window": 4, "shift": 0}
 
 
 def render(dataset: DemoDataset, size: int) -> DemoDataset:
     """The same demonstrations, seen as frames."""
     arguments = dataset.env_kwargs
-    layout = TASKS[dataset.task].layout if dataset.task in TASKS else Layout.parse(MAP, (300, 300))
+    layout = TASKS[dataset.task].layout(arguments)
+    assert layout is not None
     episodes = [
         replace(
             episode,
@@ -85,9 +82,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def options(agent: str, **changes: Any) -> AgentConfig:
-    values = {**SMALL, **({"horizons": (1, 3), "predictor": "time"} if agent == "pidm" else {}), **changes}
-    return (PIDMConfig if agent == "pidm" else AgentConfig)(**values)
+def fit(agent: str, dataset: DemoDataset, out: Path | None = None, **changes: Any) -> NavPolicy:
+    """Train a small agent for a few steps."""
+    own = {"horizons": (1, 3), "predictor": "time"} if agent == "pidm" else {}
+    return train(agent, dataset, out=out, **{**TINY, **SMALL, **own, **changes})
 
 
 AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -107,7 +105,7 @@ def agent(request: pytest.FixtureRequest, demos: DemoDataset, tmp_path_factory: 
     name, changes = AGENTS[request.param]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIDM_NAV_CACHE", str(tmp_path_factory.mktemp("cache")))
-        return train(name, demos, TINY, options=options(name, **changes))
+        return fit(name, demos, **changes)
 
 
 # learning
@@ -116,9 +114,9 @@ def agent(request: pytest.FixtureRequest, demos: DemoDataset, tmp_path_factory: 
 @pytest.mark.parametrize("name", ["bc cnn", "bc random", "pidm cnn nearest", "pidm random time"])
 def test_it_learns_from_pixels(name: str, demos: DemoDataset) -> None:
     kind, changes = AGENTS[name]
-    config = TrainConfig(steps=100, batch_size=64, learning_rate=2e-3, window=8, shift=preset("pixels", "", "").shift)
-    trained = train(kind, demos, config, options=options(kind, **changes))
-    untrained = train(kind, demos, replace(config, steps=1), options=options(kind, **changes))
+    shift = BC.preset("pixels").training.shift
+    settings = {"batch_size": 64, "learning_rate": 2e-3, "window": 8, "shift": shift, **changes}
+    trained, untrained = (fit(kind, demos, steps=steps, **settings) for steps in (100, 1))
     ratios = [
         evaluate(each, "custom", episodes=8, seed=1, max_steps=100, **ROOM).mean_goal_ratio
         for each in (trained, untrained)
@@ -127,29 +125,25 @@ def test_it_learns_from_pixels(name: str, demos: DemoDataset) -> None:
 
 
 def test_defaults_for_frames_are_the_papers(demos: DemoDataset) -> None:
-    chosen = default_options("pidm", demos)
+    chosen = choose_preset("pidm", demos).options
     assert isinstance(chosen, PIDMConfig)
     assert (chosen.encoder_sizes, chosen.head_sizes, chosen.predictor) == ((1024, 512, 512), (512, 256), "time")
     assert chosen.horizons == (1, 6, 11, 16, 21, 26) and len(chosen.history) == 3
-    agent = train("pidm", demos, TINY)
+    agent = train("pidm", demos, **TINY)
     assert isinstance(agent, PIDM) and agent.config == chosen and agent.horizon == 1
-    assert default_options("pidm", load_demos("maze/astar")) == PIDMConfig()
+    assert choose_preset("pidm", load_demos("maze/astar")).options == PIDMConfig()
 
 
 def test_a_seed_gives_the_same_weights_bit_for_bit(demos: DemoDataset) -> None:
-    one, again, other = (
-        train("pidm", demos, replace(TINY, seed=seed), options=options("pidm")).state_dict() for seed in (0, 0, 1)
-    )
+    one, again, other = (fit("pidm", demos, seed=seed).state_dict() for seed in (0, 0, 1))
     assert all(torch.equal(one[name], again[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_windows_have_the_loss_of_their_pairs(demos: DemoDataset) -> None:
-    from pidm_nav.agents.samples import make_samples
-
-    agent = train("pidm", demos, TINY, options=options("pidm"))
+    agent = fit("pidm", demos)
     assert isinstance(agent, PIDM)
-    samples = make_samples(agent, [demos], window=4)
+    samples = make_samples(agent, [demos], TrainConfig(1e-3, window=4))
     chosen = torch.tensor([1, 30, len(demos[0]) * 2])  # with horizons 3, 1 and 1; the last runs over an episode's end
     losses = []
     for start in chosen.tolist():
@@ -157,7 +151,7 @@ def test_windows_have_the_loss_of_their_pairs(demos: DemoDataset) -> None:
         for row in range(start // 2, start // 2 + 4):
             if samples.has_action[row]:
                 future = min(row + horizon, int(samples.last[row]))
-                now, later = agent.gather(samples, torch.tensor([row, future])).chunk(2)
+                now, later = samples.states.gather(torch.tensor([row, future])).chunk(2)
                 losses.append((agent(now, later, which) - samples.actions[row]).square().mean())
     assert len(losses) == 11
     loss = agent.loss(samples, chosen, nn.MSELoss(reduction="none"))
@@ -172,20 +166,19 @@ def test_frames_move_together_and_repeat_their_edges() -> None:
         for down in range(9)
         for right in range(9)
     }
-    seen = {moves[shifted(torch.from_numpy(frames), 4, seed).numpy().tobytes()] for seed in range(1000)}
+    rng = np.random.default_rng(0)
+    seen = {moves[shifted(torch.from_numpy(frames), 4, rng).numpy().tobytes()] for _ in range(1000)}
     assert seen == set(moves.values())
 
 
 def test_frames_are_shifted_in_training_only(demos: DemoDataset) -> None:
-    from pidm_nav.agents.samples import make_samples
-
-    agent = train("bc", demos, TINY, options=options("bc"))
-    samples, rows = make_samples(agent, [demos], shift=4), torch.arange(8)
-    plain = agent.gather(samples, rows)
-    agent.train()
-    assert not torch.equal(agent.gather(samples, rows), plain)
-    agent.eval()
-    assert torch.equal(agent.gather(samples, rows), plain)
+    agent = fit("bc", demos)
+    states, rows = make_samples(agent, [demos], TrainConfig(1e-3, shift=4)).states, torch.arange(8)
+    plain = states.gather(rows)
+    assert not torch.equal(states.gather(rows, np.random.default_rng(0)), plain)
+    assert torch.equal(states.gather(rows), plain)
+    still = make_samples(agent, [demos], TrainConfig(1e-3)).states
+    assert torch.equal(still.gather(rows, np.random.default_rng(0)), plain)
 
 
 def test_every_step_has_a_shift_of_its_own_also_where_batches_are_all_the_data(
@@ -193,37 +186,39 @@ def test_every_step_has_a_shift_of_its_own_also_where_batches_are_all_the_data(
 ) -> None:
     seen = []
 
-    def spy(frames: torch.Tensor, reach: int, seed: int) -> torch.Tensor:
-        seen.append(shifted(frames, reach, seed).numpy().tobytes())
+    def spy(frames: torch.Tensor, reach: int, rng: np.random.Generator) -> torch.Tensor:
+        seen.append(shifted(frames, reach, rng).numpy().tobytes())
         return frames
 
-    monkeypatch.setattr(policy, "shifted", spy)
+    monkeypatch.setattr(observations_module, "shifted", spy)
     for seed in (0, 1):
-        train("bc", demos[:1], replace(TINY, steps=6, batch_size=10_000, shift=4, seed=seed), options=options("bc"))
+        fit("bc", demos[:1], batch_size=10_000, shift=4, seed=seed)
     assert len(seen) == 12 and len(set(seen[:6])) > 2 and seen[:6] != seen[6:]
 
 
 def test_the_default_preset_follows_the_encoder(demos: DemoDataset) -> None:
-    chosen = options("bc")
-    assert default_preset(demos, chosen) == "pixels"
-    assert default_preset(demos, replace(chosen, frames="random")) == "frozen"
+    pixels, frozen = (BC.preset(name).training for name in ("pixels", "frozen"))
+    assert choose_preset("bc", demos).training == pixels
+    assert choose_preset("bc", demos, frames="random").training == frozen
     own = ConvEncoder((SIZE, SIZE, 3), 8)
-    assert default_preset(demos, replace(chosen, frames="random"), own) == "pixels"
-    assert default_preset(demos, chosen, own.requires_grad_(False)) == "frozen"
+    assert choose_preset("bc", demos, encoder=own, frames="random").training == pixels
+    assert choose_preset("bc", demos, encoder=own.requires_grad_(False)).training == frozen
+    assert choose_preset("retrieval-bc", demos).options.frames == "random"
+    with pytest.raises(ValueError, match="not for demonstrations that have images: choose pixels or frozen"):
+        choose_preset("bc", demos, "fast")
 
 
 @pytest.mark.parametrize("shift", [-1, 16])
 def test_a_shift_beyond_the_frame_is_refused(shift: int) -> None:
     with pytest.raises(ValueError, match=f"shift is {shift}: frames can be moved by 0 to 15 pixels"):
-        TrainConfig(shift=shift)
+        TrainConfig(1e-3, shift=shift)
 
 
 def test_a_training_does_not_go_on_with_another_frozen_cnn(demos: DemoDataset, tmp_path: Path) -> None:
-    chosen = options("bc", frames=f"agent:{tmp_path}")
     seen = []
     for seed in (0, 0, 1):
-        train("bc", demos, replace(TINY, seed=seed), tmp_path, options=options("bc"), overwrite=True)
-        seen.append(fingerprint(train("bc", demos, TINY, options=chosen), TINY, [demos]))
+        fit("bc", demos, tmp_path, seed=seed, overwrite=True)
+        seen.append(fingerprint(fit("bc", demos, frames=f"agent:{tmp_path}"), TrainConfig(1e-3), [demos]))
     assert seen[0] == seen[1] != seen[2]
 
 
@@ -235,13 +230,13 @@ def test_a_stopped_training_goes_on(
         save_state(*arguments)
         raise KeyboardInterrupt
 
-    config, chosen = replace(TINY, steps=12, save_every=8, shift=3), options("pidm", frames=frames)
+    settings: dict[str, Any] = {"steps": 12, "save_every": 8, "shift": 3, "frames": frames}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "save_state", save_and_stop)
-        train("pidm", demos, config, tmp_path, options=chosen)
+        fit("pidm", demos, tmp_path, **settings)
     assert (tmp_path / "training.safetensors").exists()
-    resumed = train("pidm", demos, config, tmp_path, options=chosen)
-    whole = train("pidm", demos, config, options=chosen).state_dict()
+    resumed = fit("pidm", demos, tmp_path, **settings)
+    whole = fit("pidm", demos, **settings).state_dict()
     assert all(torch.equal(tensor, whole[name]) for name, tensor in resumed.state_dict().items())
 
 
@@ -267,19 +262,19 @@ def test_history_equals_brute_force(lengths: list[int], offsets: set[int]) -> No
     begins = set(np.cumsum([0, *lengths]).tolist())
     recall = None
     for row, vector in enumerate(vectors):
-        recall = Recall.after(recall, vector[None], np.array([row in begins]), history)
-        np.testing.assert_array_equal(recall.states(history)[0], vectors[rows[row]].reshape(-1))
+        recall = Recall(latest_vectors(recall, vector[None], np.array([row in begins]), max(history)), None)
+        np.testing.assert_array_equal(recall.recent[0, list(history)], vectors[rows[row]])
 
 
 def test_acting_sees_the_states_of_training(demos: DemoDataset) -> None:
-    agent = train("bc", demos, TINY, options=options("bc", history=(0, 2, 5)))
+    agent = fit("bc", demos, history=(0, 2, 5))
     assert isinstance(agent, BC)
     starts, state, acted = np.ones(1, dtype=bool), None, []
     for frame in demos[0].observations:
         action, state = agent.predict(frame, state, starts)
         acted.append(action)
         starts[:] = False
-    states = agent.embedded(demos)[0].observations
+    states = agent.observations.embedded(demos)[0].observations
     assert states.shape[1] == 3 * 32
     with torch.no_grad():
         expected = agent(torch.tensor(states)).numpy()
@@ -302,7 +297,7 @@ def test_rows_begin_episodes_on_their_own(agent: NavPolicy, demos: DemoDataset) 
 
 
 def test_without_a_state_the_frame_is_repeated(demos: DemoDataset) -> None:
-    agent = train("bc", demos, TINY, options=options("bc"))
+    agent = fit("bc", demos)
     _, state = agent.predict(demos[0].observations[7])
     assert (state.recent == state.recent[:, :1]).all()
     _, again = agent.predict(demos[0].observations[7])
@@ -346,9 +341,9 @@ def test_every_loop_runs_it(agent: NavPolicy) -> None:
 
 
 def test_the_time_predictor_follows_a_demonstration(demos: DemoDataset) -> None:
-    agent = train("pidm", demos, TINY, options=options("pidm"))
+    agent = fit("pidm", demos)
     assert isinstance(agent, PIDM)
-    states = [episode.observations for episode in agent.embedded(demos)]
+    states = [episode.observations for episode in agent.observations.embedded(demos)]
     state, starts = None, np.ones(1, dtype=bool)
     for step in range(len(states[0]) + 3):
         _, state = agent.predict(demos[0].observations[0], state, starts)
@@ -374,7 +369,7 @@ def test_frames_of_any_shape_and_four_controls(tmp_path: Path) -> None:
     )
     dataset = DemoDataset("Somewhere-v0", episodes)
     room = spaces.Box(0, 255, (36, 48, 3), np.uint8), spaces.Box(-1, 1, (4,), np.float32)
-    agent = train("pidm", dataset, TINY, tmp_path, observation_space=room[0], action_space=room[1])
+    agent = train("pidm", dataset, out=tmp_path, env_spaces=room, **TINY)
     action, _ = load_agent(tmp_path, *room).predict(room[0].sample())
     assert action.shape == (4,) and action in room[1]
     assert agent.description["task"] == "Somewhere-v0"
@@ -400,14 +395,14 @@ def test_a_saved_agent_acts_alike(agent: NavPolicy, demos: DemoDataset, tmp_path
 
 
 def test_a_saved_agent_keeps_vectors_not_frames(demos: DemoDataset, tmp_path: Path) -> None:
-    train("pidm", demos, TINY, tmp_path, options=options("pidm"))
+    fit("pidm", demos, tmp_path)
     tensors = read_tensors(tmp_path)
     kept = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name.startswith("memory.")}
     assert kept == {"memory.vectors": (demos.num_steps + 4, 32), "memory.lengths": (4,)}
 
 
 def vectors_of(demos: DemoDataset, encoder: Frozen) -> list[np.ndarray]:
-    return list(embed_once(encoder, [episode.observations for episode in demos], CPU))
+    return list(encoder.embed([episode.observations for episode in demos]))
 
 
 @pytest.fixture
@@ -439,7 +434,7 @@ def test_frames_are_embedded_once(demos: DemoDataset) -> None:
         again = vectors_of(dataset, encoder)
         assert counting.seen == sum(len(episode) + 1 for episode in demos)
     np.testing.assert_array_equal(again[1], first[0])
-    train("bc", demos, TINY, options=options("bc"), encoder=counting)
+    fit("bc", demos, encoder=counting)
     assert counting.seen == sum(len(episode) + 1 for episode in demos)
 
 
@@ -450,7 +445,7 @@ def test_another_encoder_or_frame_misses_the_cache(demos: DemoDataset, frozen: F
     assert not np.allclose(vectors_of(demos[:1], frozen)[0], one)
     frames = demos[0].observations.copy()
     frames[0, 0, 0] ^= 1
-    embed_once(frozen, [frames], CPU)
+    frozen.embed([frames])
     assert len(list(cache.iterdir())) == 3
 
 
@@ -483,8 +478,8 @@ def test_a_cache_that_cannot_be_written_is_no_failure(
 
 
 def test_the_cnn_of_a_saved_agent(demos: DemoDataset, tmp_path: Path) -> None:
-    first = train("bc", demos, TINY, tmp_path / "first", options=options("bc"))
-    second = train("pidm", demos, TINY, tmp_path / "second", options=options("pidm", frames=f"agent:{tmp_path}/first"))
+    first = fit("bc", demos, tmp_path / "first")
+    second = fit("pidm", demos, tmp_path / "second", frames=f"agent:{tmp_path}/first")
     assert isinstance(second.vision, Frozen) and isinstance(first.vision, ConvEncoder)
     frames = torch.tensor(demos[0].observations[:3])
     with torch.no_grad():
@@ -492,9 +487,9 @@ def test_the_cnn_of_a_saved_agent(demos: DemoDataset, tmp_path: Path) -> None:
     (tmp_path / "first").rename(tmp_path / "gone")  # the second agent has the weights by now
     assert isinstance(load_agent(tmp_path / "second"), PIDM)
     with pytest.raises(FileNotFoundError, match="no trained agent"):
-        train("bc", demos, TINY, options=options("bc", frames=f"agent:{tmp_path}/first"))
+        fit("bc", demos, frames=f"agent:{tmp_path}/first")
     with pytest.raises(ValueError, match="has no CNN for frames"):
-        train("bc", demos, TINY, options=options("bc", frames=f"agent:{tmp_path}/gone", frame_size=8))
+        fit("bc", demos, frames=f"agent:{tmp_path}/gone", frame_size=8)
 
 
 def test_an_encoder_of_ones_own(demos: DemoDataset, tmp_path: Path) -> None:
@@ -509,7 +504,7 @@ def test_an_encoder_of_ones_own(demos: DemoDataset, tmp_path: Path) -> None:
 
     own = Own()
     before = own.layer.weight.detach().clone()
-    agent = train("bc", demos, TINY, tmp_path, options=options("bc"), encoder=own)
+    agent = fit("bc", demos, tmp_path, encoder=own)
     assert not torch.equal(own.layer.weight, before)
     with pytest.raises(ValueError, match="pass it as encoder="):
         load_agent(tmp_path)
@@ -527,7 +522,7 @@ def test_a_vision_transformer_from_a_folder(demos: DemoDataset, tmp_path: Path) 
     )
     transformers.ViTModel(config).save_pretrained(tmp_path / "vit")
     frames = f"vit:{tmp_path}/vit"
-    agent = train("pidm", demos, TINY, tmp_path / "agent", options=options("pidm", frames=frames))
+    agent = fit("pidm", demos, tmp_path / "agent", frames=frames)
     assert agent.state_size == 2 * 12
     loaded = load_agent(tmp_path / "agent")
     frame = demos[0].observations[:1]
@@ -541,26 +536,26 @@ def test_a_vision_transformer_from_a_folder(demos: DemoDataset, tmp_path: Path) 
     (tmp_path / "empty").mkdir()
     for folder in ("empty", "absent"):
         with pytest.raises(ValueError, match=f"{folder}' is neither a folder with a vision model nor") as caught:
-            train("bc", demos, TINY, options=options("bc", frames=f"vit:{tmp_path}/{folder}"))
+            fit("bc", demos, frames=f"vit:{tmp_path}/{folder}")
         assert "\n" not in str(caught.value)
 
 
 def test_without_transformers_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, demos: DemoDataset) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pidm-nav\[vision\]'"):
-        train("bc", demos, TINY, options=options("bc", frames="vit:somewhere"))
+        fit("bc", demos, frames="vit:somewhere")
 
 
-# refusals and the command line
+# refusals
 
 
 def test_what_cannot_be_is_refused(demos: DemoDataset) -> None:
     with pytest.raises(ValueError, match="choose one of cnn, random"):
-        train("bc", demos, TINY, options=options("bc", frames="resnet"))
+        fit("bc", demos, frames="resnet")
     with pytest.raises(ValueError, match="take a frozen encoder"):
-        train("pidm", demos, TINY, options=options("pidm", horizons=(1,), train_on_predicted=True))
+        fit("pidm", demos, horizons=(1,), train_on_predicted=True)
     with pytest.raises(ValueError, match="take frames='random'"):
-        train("retrieval-bc", demos, TINY, options=options("retrieval-bc"))
+        fit("retrieval-bc", demos, frames="cnn")
     for history in ((), (6, 0), (0, 3, 3), (1, 2)):
         with pytest.raises(ValueError, match="growing numbers of steps back"):
             AgentConfig(history=history)
@@ -575,15 +570,16 @@ def test_what_cannot_be_is_refused(demos: DemoDataset) -> None:
 
 def test_the_command_line_trains_on_frames(tmp_path: Path) -> None:
     demos = render(load_demos("zigzag/astar")[:2], SIZE)
-    save_demos(demos, tmp_path / "pixels.npz")
-    train_command("pidm", demos=str(tmp_path / "pixels.npz"), steps=2, batch_size=16, out=tmp_path / "run")
+    file = str(tmp_path / "pixels.npz")
+    save_demos(demos, file)
+    small = ["--demos", file, "--steps", "2", "--batch-size", "16"]
+    main(["train", "--agent", "pidm", *small, "--out", str(tmp_path / "run")])
     agent = load_agent(tmp_path / "run")
-    assert agent.config == default_options("pidm", demos)
-    assert agent.description["training"]["shift"] == preset("pixels", "pidm", "zigzag").shift > 0
-    evaluate_command(tmp_path / "run", episodes=1)
-    train_command(
-        "bc", demos=str(tmp_path / "pixels.npz"), frames="random", history=(0,), steps=2, out=tmp_path / "other"
-    )
+    assert agent.config == choose_preset("pidm", demos).options
+    assert agent.description["training"]["shift"] == PIDM.preset("pixels").training.shift > 0
+    main(["evaluate", str(tmp_path / "run"), "--episodes", "1"])
+    frozen = ["--frames", "random", "--history", "0", "--demos", file, "--steps", "2"]
+    main(["train", "--agent", "bc", *frozen, "--out", str(tmp_path / "other")])
     other = load_agent(tmp_path / "other")
     assert other.config.history == (0,)
-    assert other.description["training"]["batch_size"] == preset("frozen", "bc", "zigzag").batch_size
+    assert other.description["training"]["batch_size"] == BC.preset("frozen").training.batch_size

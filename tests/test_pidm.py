@@ -1,22 +1,23 @@
 """PIDM learns inverse dynamics, in every way it can be trained."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from torch import nn
 
-from pidm_nav.agents import PIDM, TrainConfig, train
+from pidm_nav.agents import PIDM, PIDMConfig, TrainConfig, train
+from pidm_nav.agents.loop import make_samples
 from pidm_nav.agents.networks import Encoder
-from pidm_nav.agents.pidm import PIDMConfig
 from pidm_nav.agents.predictors import Oracle
-from pidm_nav.agents.samples import make_samples
 from pidm_nav.demos.dataset import DemoDataset, Episode
 
 OBSERVATION = spaces.Box(-10, 10, (2,), np.float32)
 ACTION = spaces.Box(-2, 2, (2,), np.float32)
-QUICK = TrainConfig(steps=400, batch_size=64)
-SMALL = {"encoder_sizes": (64, 64), "head_sizes": (64,)}
+SPACES = (OBSERVATION, ACTION)
+QUICK: dict[str, Any] = {"steps": 400, "batch_size": 64, "encoder_sizes": (64, 64), "head_sizes": (64,)}
 
 
 def walk(seed: int, steps: int = 60) -> Episode:
@@ -36,15 +37,8 @@ def walks() -> DemoDataset:
     return DemoDataset("Random-Walk-v0", tuple(walk(seed) for seed in range(20)))
 
 
-def fit(dataset: DemoDataset, config: TrainConfig = QUICK, **options: object) -> PIDM:
-    agent = train(
-        "pidm",
-        dataset,
-        config,
-        options=PIDMConfig(**SMALL, **options),  # type: ignore[arg-type]
-        observation_space=OBSERVATION,
-        action_space=ACTION,
-    )
+def fit(dataset: DemoDataset, **settings: Any) -> PIDM:
+    agent = train("pidm", dataset, env_spaces=SPACES, **{**QUICK, **settings})
     assert isinstance(agent, PIDM)
     return agent
 
@@ -58,7 +52,7 @@ def idm_error(agent: PIDM, dataset: DemoDataset, horizon: int = 1) -> float:
 @pytest.mark.parametrize("window", [1, 8])
 def test_the_action_is_read_off_the_future(walks: DemoDataset, window: int) -> None:
     unseen = DemoDataset(walks.task, tuple(walk(seed) for seed in range(100, 105)))
-    agent = fit(walks, TrainConfig(steps=400, batch_size=64, window=window))
+    agent = fit(walks, window=window)
     assert idm_error(agent, unseen) < 0.2  # BC cannot be better than 0.75, the mean size of a random action
 
 
@@ -72,19 +66,20 @@ def test_an_oracle_in_place_of_the_predictor_steers_the_agent(walks: DemoDataset
 
 def test_windows_and_pairs_have_the_same_loss(walks: DemoDataset) -> None:
     """On the whole dataset in evaluation mode, both ways of batching weigh every action once."""
-    agent = fit(walks, TrainConfig(steps=5))
+    agent = fit(walks, steps=5)
     measure = nn.L1Loss(reduction="none")
-    pairs, windows = make_samples(agent, [walks], 1), make_samples(agent, [walks], 8)
+    configs = [TrainConfig(1e-3, window=1), TrainConfig(1e-3, window=8), TrainConfig(1e-3, window=8, batch_size=10_000)]
+    pairs, windows, everything = (make_samples(agent, [walks], config) for config in configs)
     with torch.no_grad():
-        by_pair = agent.loss(pairs, agent.candidates(pairs), measure)
-        whole = agent.loss(windows, agent.candidates(windows), measure)
+        by_pair = agent.loss(pairs, agent.candidates(pairs, 10_000)[0], measure)
+        whole = agent.loss(everything, agent.candidates(everything, 10_000)[0], measure)
         tiled = agent.loss(windows, torch.arange(0, len(windows.states), 8)[: len(windows.states) // 8], measure)
     assert by_pair.item() == pytest.approx(whole.item(), rel=1e-4)
     assert by_pair.item() == pytest.approx(tiled.item(), rel=0.05)
 
 
 def test_several_horizons_are_told_apart(walks: DemoDataset) -> None:
-    agent = fit(walks, TrainConfig(steps=600, batch_size=64), horizons=(1, 2, 4))
+    agent = fit(walks, steps=600, horizons=(1, 2, 4))
     assert agent.horizon == 1
     assert idm_error(agent, walks, 1) < 0.3
     transitions = walks.transitions(1)
@@ -114,16 +109,15 @@ def test_other_ways_to_train_learn_a_path(options: dict[str, object]) -> None:
         actions = np.diff(positions, axis=0)
         episodes.append(Episode(positions, actions, np.zeros(60), terminated=True, truncated=False))
     dataset = DemoDataset("Circle-v0", tuple(episodes))
-    agent = fit(dataset, TrainConfig(steps=300, batch_size=64), **options)
+    agent = fit(dataset, steps=300, **options)
     state = np.stack([np.arange(60), np.zeros(60, dtype=int)], axis=1) - [1, 0]  # advance() counts one step
     actions, _ = agent.predict(dataset[0].observations[:-1], state)
     assert np.abs(actions - dataset[0].actions).mean() < 0.25 * np.abs(dataset[0].actions).mean()
 
 
 def test_end_to_end_moves_the_predictor(walks: DemoDataset) -> None:
-    few, more = TrainConfig(steps=1), TrainConfig(steps=20)
     weights = [
-        fit(walks, config, predictor="learned", end_to_end=True).predictor.network[0].weight for config in (few, more)
+        fit(walks, steps=steps, predictor="learned", end_to_end=True).predictor.network[0].weight for steps in (1, 20)
     ]
     assert not torch.allclose(weights[0], weights[1])
 
@@ -131,18 +125,17 @@ def test_end_to_end_moves_the_predictor(walks: DemoDataset) -> None:
 def test_extra_data_reaches_the_right_part(walks: DemoDataset) -> None:
     few = walks[:1]
     extra = walks[1:]
-    common = {"observation_space": OBSERVATION, "action_space": ACTION, "options": PIDMConfig(**SMALL)}
-    with_idm = train("pidm", few, QUICK, idm_data=extra, **common)
-    without = train("pidm", few, QUICK, **common)
+    with_idm = train("pidm", few, idm_data=extra, env_spaces=SPACES, **QUICK)
+    without = train("pidm", few, env_spaces=SPACES, **QUICK)
     assert isinstance(with_idm, PIDM) and isinstance(without, PIDM)
     assert idm_error(with_idm, extra) < 0.6 * idm_error(without, extra)
     assert len(with_idm.predictor.states) == few.num_steps  # type: ignore[arg-type]
-    with_predictor = train("pidm", few, TrainConfig(steps=2), predictor_data=extra, **common)
+    with_predictor = train("pidm", few, predictor_data=extra, env_spaces=SPACES, **{**QUICK, "steps": 2})
     assert isinstance(with_predictor, PIDM)
     assert len(with_predictor.predictor.states) == walks.num_steps  # type: ignore[arg-type]
     assert with_predictor.description["predictor_data"]["episodes"] == 19
     with pytest.raises(ValueError, match="are for pidm"):
-        train("bc", few, QUICK, idm_data=extra)
+        train("bc", few, idm_data=extra, **QUICK)
 
 
 @pytest.mark.parametrize(
@@ -164,15 +157,12 @@ def test_impossible_options_are_refused(options: dict[str, object], message: str
 def test_idm_data_of_other_shapes_is_refused(walks: DemoDataset) -> None:
     other = DemoDataset("Wide-v0", (Episode(np.zeros((3, 5)), np.zeros((2, 2)), np.zeros(2), True, False),))
     with pytest.raises(ValueError, match="cannot train it"):
-        train(
-            "pidm",
-            walks,
-            QUICK,
-            idm_data=other,
-            options=PIDMConfig(**SMALL),
-            observation_space=OBSERVATION,
-            action_space=ACTION,
-        )
+        train("pidm", walks, idm_data=other, env_spaces=SPACES, **QUICK)
+
+
+def test_a_horizon_beyond_every_demonstration_is_refused(walks: DemoDataset) -> None:
+    with pytest.raises(ValueError, match="horizon 9999 is too long: no demonstration has more than 60 steps"):
+        fit(walks, horizons=(9999,))
 
 
 def test_an_encoder_without_a_size_is_refused() -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import numpy as np
@@ -5,26 +6,36 @@ import pygame
 import pytest
 import tyro
 
-from pidm_nav import TASKS
-from pidm_nav.commands import record as commands
+from pidm_nav.commands.record import Play
 from pidm_nav.demos import load_demos
-from pidm_nav.demos.recorder import loop as recorder
 from pidm_nav.demos.collect import collect
+from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.recorder.gamepad import Reading
-from pidm_nav.demos.recorder.loop import Pace, make_env
-from pidm_nav.demos.recorder.mapping import Mapping
-from pidm_nav.demos.recorder.race import Rival
-from pidm_nav.demos.recorder.screen import GHOST, PANEL, draw_session
-from pidm_nav.demos.recorder.session import Session
+from pidm_nav.demos.recorder import loop as recorder
+from pidm_nav.demos.recorder.controls import Controls
+from pidm_nav.demos.recorder.devices import Reading
+from pidm_nav.demos.recorder.loop import Pace
+from pidm_nav.demos.recorder.players import Rival
+from pidm_nav.demos.recorder.screen import GHOST, PANEL, Screen
+from pidm_nav.demos.recorder.session import Rules, Session
+from pidm_nav.tasks import PAPER_TASKS, find_task
+
+MAP = "########\n#......#\n#.A..1.#\n#......#\n########\n"
+
+
+def against(task: str, policy, seed: int = 5, **env_kwargs) -> Session:
+    """A session of one person against a policy."""
+    found = find_task(task)
+    rival = Rival("Bot", policy, found.make_vec(1, **env_kwargs))
+    return Session(found, env_kwargs, Rules(seed=seed), rival=rival)
 
 
 def race(task: str, policy, person, **env_kwargs) -> Session:
     """A round against a policy, in which the person's hand is another policy's."""
-    session = Session(make_env(task, env_kwargs), None, 5, rival=Rival("Bot", policy, make_env(task, env_kwargs)))
+    session = against(task, policy, **env_kwargs)
     session.tick(Reading())
     while not session.results:
-        session.tick(Reading(tuple(person.predict(session.state)[0].tolist())))
+        session.tick(Reading(tuple(person.predict(session.person.state)[0].tolist())))
     return session
 
 
@@ -32,24 +43,22 @@ class Lazy:
     """Goes right, slowly."""
 
     def predict(self, observation, state=None, episode_start=None, deterministic=True):
-        return np.array([0.4, 0.0]), state
+        return np.broadcast_to([0.4, 0.0], (*np.shape(observation)[:-1], 2)), state
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_a_person_who_does_what_the_rival_does_ends_in_a_draw(task):
     """The same noise and the same physics: both trajectories are one."""
     session = race(task, AStarExpert(task), AStarExpert(task))
     assert session.rival.wins == session.rival.losses == 0
     alone = collect(AStarExpert(task), task, 1, seed=5)[0]
-    goals, steps = TASKS[task].num_goals, len(alone)
+    goals, steps = PAPER_TASKS[task].num_goals, len(alone)
     assert session.results == [f"A draw! You: {goals} goals in {steps} steps. Bot: {goals} in {steps}."]
 
 
 def test_the_rival_makes_the_steps_it_would_make_alone():
     alone = collect(AStarExpert("maze"), "maze", 1, seed=5, noise_std=0.3)[0]
-    noisy = {"noise_std": 0.3}
-    rival = Rival("A*", AStarExpert("maze"), make_env("maze", noisy))
-    session = Session(make_env("maze", noisy), None, 5, rival=rival)
+    session = against("maze", AStarExpert("maze"), noise_std=0.3)
     session.tick(Reading())
     for _ in range(40):
         session.tick(Reading((0.9, -0.3)))
@@ -72,22 +81,64 @@ def test_more_goals_win_however_long_they_take():
 
 
 def test_giving_up_loses():
-    session = Session(make_env("maze", {}), None, rival=Rival("Bot", AStarExpert("maze"), make_env("maze", {})))
+    session = against("maze", AStarExpert("maze"))
     for reading in (Reading(), Reading((1.0, 0.0)), Reading(commands=("finish",))):
         session.tick(reading)
     assert session.results[0].startswith("Bot wins!") and session.phase == "ready"
 
 
 def test_the_ghost_is_seen_in_a_colour_of_its_own():
-    session = Session(make_env("maze", {}), None, rival=Rival("Bot", AStarExpert("maze"), make_env("maze", {})))
+    session = against("maze", AStarExpert("maze"))
     session.tick(Reading())
     for _ in range(20):
         session.tick(Reading((1.0, 0.0)))
-    frame = draw_session(session, Reading(), Mapping(), "Maze", "race", 800)
+    frame = Screen("Maze", "race", Controls(), 800).draw(session, Reading())
     assert frame.shape == (800, 800 + PANEL, 3)
     y, x = np.argwhere(np.abs(frame[:, :800].astype(int) - GHOST).sum(axis=2) < 60).mean(axis=0)
     trace = np.array(session.rival.trace)
     assert np.linalg.norm(np.array([x, y]) - trace[-1]) < np.ptp(trace, axis=0).max()
+
+
+class Still:
+    """Does nothing, in any environment."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        return np.zeros((len(observation), self.size)), state
+
+
+def test_without_goals_the_higher_return_wins_and_giving_up_loses():
+    task = dataclasses.replace(find_task("Pendulum-v1"), max_steps=20)
+    session = Session(task, {}, Rules(seed=3), rival=Rival("Bot", Still(1), task.make_vec(1)))
+    frame = Screen(task.title, "race", Controls(), 480).draw(session, Reading())
+    assert frame.shape == (480, 480 + PANEL, 3)
+    for commands in ((), ("finish",)):
+        session.tick(Reading())
+        ended = len(session.results)
+        while len(session.results) == ended:
+            session.tick(Reading((0.5, 0.0), commands if session.person.steps else ()))
+    session.close()
+    played, given_up = session.results
+    returns = [float(value) for value in re.findall(r"(?:return|Bot:) (-?[\d.]+) in 20", played)]
+    assert len(returns) == 2
+    assert played.startswith("You win!" if returns[0] > returns[1] else "Bot wins!")
+    assert given_up.startswith("Bot wins! You: return ")
+
+
+def test_one_races_in_3d():
+    pytest.importorskip("vizdoom", reason="the extra 3d is not installed")
+    task = dataclasses.replace(find_task("zigzag-3d"), max_steps=6)
+    kwargs = {"image_size": 32}
+    session = Session(task, kwargs, Rules(), rival=Rival("Bot", make_expert(None, task), task.make_vec(1, **kwargs)))
+    session.tick(Reading())
+    while not session.results:
+        session.tick(Reading((0.0, -1.0)))
+    frame = Screen(task.title, "race", Controls(), 480).draw(session, Reading())
+    session.close()
+    assert session.results == ["A draw! You: 0 goals in 6 steps. Bot: 0 in 6."]
+    assert frame.shape == (480, 480 + PANEL, 3)
 
 
 # ---- the command
@@ -111,7 +162,7 @@ def play(monkeypatch):
                 pygame.event.post(event)
 
         monkeypatch.setattr(recorder, "Pace", lambda fps: Pace(fps, lambda: time[0], sleep))
-        tyro.cli(commands.play, args=list(map(str, arguments)))
+        tyro.cli(Play, args=list(map(str, arguments))).run()
 
     return play_command
 
@@ -119,7 +170,7 @@ def play(monkeypatch):
 def test_one_plays_alone(play, capsys):
     play("--task", "zigzag")
     printed = capsys.readouterr().out
-    assert "Round 2: 0 of 6 goals in 3 steps" in printed and "30.00 steps a second" in printed
+    assert "Round 2: 0 of 6 goals in 3 steps" in printed and "30.00 steps per second" in printed
 
 
 @pytest.mark.parametrize(("agent", "name"), [("astar", "A*"), ("human-like", "human-like")])
@@ -134,13 +185,26 @@ def test_rounds_end_the_game(play, capsys):
     assert "Round 1" in printed and "Round 2" not in printed
 
 
+def test_a_number_of_rounds_is_needed(play):
+    with pytest.raises(ValueError, match="--rounds is 0"):
+        play("--task", "zigzag", "--rounds", 0)
+
+
+def test_an_expert_of_another_world_is_refused(play, tmp_path):
+    with pytest.raises(ValueError, match="'scripted' can play zigzag"):
+        play("--task", "zigzag", "--agent", "scripted")
+    (tmp_path / "map.txt").write_text(MAP)
+    with pytest.raises(ValueError, match="'scripted'"):
+        play("--layout", tmp_path / "map.txt", "--agent", "scripted")
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder as train leaves it; the agent is a bad one."""
-    from pidm_nav.agents import TrainConfig, train
+    from pidm_nav.agents import train
 
     folder = tmp_path_factory.mktemp("runs") / "x"
-    train("bc", load_demos("zigzag/astar")[:1], TrainConfig(steps=2), folder)
+    train("bc", load_demos("zigzag/astar")[:1], out=folder, steps=2)
     return folder
 
 
@@ -156,7 +220,7 @@ def test_an_agent_of_another_task_is_refused(play, trained):
 
 
 def test_an_agent_that_is_not_there_is_refused(play, tmp_path):
-    with pytest.raises(FileNotFoundError, match="astar or human-like"):
+    with pytest.raises(FileNotFoundError, match="astar, human-like"):
         play("--task", "maze", "--agent", tmp_path / "none")
     with pytest.raises(FileNotFoundError):
         play("--task", "maze", "--agent", tmp_path)
@@ -165,6 +229,6 @@ def test_an_agent_that_is_not_there_is_refused(play, tmp_path):
 
 
 def test_a_map_of_ones_own(play, capsys, tmp_path):
-    (tmp_path / "map.txt").write_text("########\n#......#\n#.A..1.#\n#......#\n########\n")
+    (tmp_path / "map.txt").write_text(MAP)
     play("--layout", tmp_path / "map.txt", "--agent", "astar", "--room-size", 320, 200)
     assert "You 0 : 2 A*" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -10,16 +11,14 @@ import torch
 from gymnasium import spaces
 
 import pidm_nav  # noqa: F401 (registers the ids)
-from pidm_nav.agents import AGENTS, BC, NavPolicy, TrainConfig, load_agent, train
+from pidm_nav.agents import AGENTS, BC, NavPolicy, load_agent, train
 from pidm_nav.agents.networks import Encoder
-from pidm_nav.agents.pidm import PIDMConfig
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.tasks import TASKS
 
 ENV_ID = "PIDMNav-FourRoom-v0"
-TINY = TrainConfig(steps=5, batch_size=32)
+TINY: dict[str, Any] = {"steps": 5, "batch_size": 32}
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,7 @@ def dataset() -> DemoDataset:
 @pytest.fixture(scope="module", params=["bc", "pidm", "retrieval-bc", "pidm-time", "pidm-learned"])
 def agent(request: pytest.FixtureRequest, dataset: DemoDataset) -> NavPolicy:
     name, _, predictor = request.param.partition("-") if request.param.startswith("pidm") else (request.param, "", "")
-    options = PIDMConfig(predictor=predictor) if predictor else None
-    return train(name, dataset, TINY, options=options)
+    return train(name, dataset, **TINY, **({"predictor": predictor} if predictor else {}))
 
 
 def test_one_and_many_observations_agree(agent: NavPolicy, dataset: DemoDataset) -> None:
@@ -80,7 +78,7 @@ def test_stable_baselines_evaluates_it(agent: NavPolicy) -> None:
 
 
 def test_predict_leaves_training_statistics_alone(dataset: DemoDataset) -> None:
-    agent = train("bc", dataset, TINY)
+    agent = train("bc", dataset, **TINY)
     agent.train()
     before = {name: tensor.clone() for name, tensor in agent.state_dict().items()}
     agent.predict(dataset[0].observations)
@@ -104,8 +102,8 @@ def test_a_saved_agent_acts_alike(agent: NavPolicy, dataset: DemoDataset, tmp_pa
 
 
 def test_saving_again_replaces_and_leaves_one_weights_file(dataset: DemoDataset, tmp_path: Path) -> None:
-    train("bc", dataset, TINY).save(tmp_path)
-    second = train("bc", dataset, TrainConfig(steps=6, batch_size=32)).save(tmp_path)
+    train("bc", dataset, **TINY).save(tmp_path)
+    second = train("bc", dataset, steps=6, batch_size=32).save(tmp_path)
     assert len(list(second.glob("weights-*.safetensors"))) == 1
     assert load_agent(tmp_path).description["training"]["steps"] == 6
 
@@ -139,12 +137,16 @@ DAMAGES = {
     "are missing": lambda folder: next(folder.glob("weights-*")).unlink(),
     "no trained agent": lambda folder: (folder / "agent.json").unlink(),
     "incomplete": lambda folder: edit(folder, weights="../../etc/passwd"),
+    "are damaged": lambda folder: edit(folder, config={"reach": "far"}),
+    r"Expected `int`, got `str` - at `\$.seed`": lambda folder: edit(folder, seed="zero"),
+    r"got `array` - at `\$.env_kwargs`": lambda folder: edit(folder, env_kwargs=[1]),
+    "the spaces in": lambda folder: edit(folder, action_space={"shape": [2], "dtype": "x", "low": 0, "high": 1}),
 }
 
 
 @pytest.mark.parametrize("message", DAMAGES)
 def test_a_damaged_checkpoint_is_refused_in_a_sentence(message: str, dataset: DemoDataset, tmp_path: Path) -> None:
-    train("bc", dataset, TINY).save(tmp_path)
+    train("bc", dataset, **TINY).save(tmp_path)
     DAMAGES[message](tmp_path)
     with pytest.raises((ValueError, OSError), match=message) as caught:
         load_agent(tmp_path)
@@ -152,7 +154,7 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(message: str, dataset: De
 
 
 def test_other_spaces_and_observations_are_refused(dataset: DemoDataset, tmp_path: Path) -> None:
-    agent = train("bc", dataset, TINY)
+    agent = train("bc", dataset, **TINY)
     agent.save(tmp_path)
     maze = gym.make("PIDMNav-Maze-v0")
     with pytest.raises(ValueError, match="was trained for observation space"):
@@ -175,7 +177,7 @@ def test_bad_input_is_refused(agent: NavPolicy) -> None:
 
 
 def test_an_agent_with_its_own_encoder_needs_it_again(dataset: DemoDataset, tmp_path: Path) -> None:
-    agent = train("bc", dataset, TINY, encoder=Encoder(14, (8, 4)))
+    agent = train("bc", dataset, encoder=Encoder(14, (8, 4)), **TINY)
     agent.save(tmp_path)
     with pytest.raises(ValueError, match="pass it as encoder="):
         load_agent(tmp_path)
@@ -187,4 +189,30 @@ def test_an_agent_with_its_own_encoder_needs_it_again(dataset: DemoDataset, tmp_
 def test_the_registry_names_every_agent() -> None:
     assert set(AGENTS) == {"bc", "pidm", "retrieval-bc"}
     assert all(agent.name == name for name, agent in AGENTS.items())
-    assert set(TASKS) == {"four-room", "zigzag", "maze", "multiroom"}
+
+
+SAVED = Path(__file__).parent / "saved_agents"  # written by version 0.1 before its code was reordered
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_agents_of_the_first_version_load_and_act_alike(name: str) -> None:
+    expected = np.load(SAVED / "expected.npz")
+    agent = load_agent(SAVED / name)
+    actions = np.array([agent.predict(state)[0] for state in expected["states"]])
+    np.testing.assert_allclose(actions, expected[name], atol=1e-6)
+    assert agent.description["data"]["made_by"] == "human-like"
+
+
+def test_agents_print_in_one_line(dataset: DemoDataset) -> None:
+    agent = train("pidm", dataset, **TINY, encoder_sizes=(4, 4), head_sizes=())
+    assert repr(agent) == "PIDM(task=four-room, 3 demonstrations, 106 parameters, predictor=nearest)"
+    assert repr(BC(agent.observation_space, agent.action_space)).startswith("BC(untrained, ")
+
+
+def test_acting_leaves_the_number_of_threads_alone(dataset: DemoDataset) -> None:
+    agent = train("bc", dataset, **TINY)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    agent.predict(dataset[0].observations[0])
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(threads)

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pidm_nav.agents.networks import Scale
-from pidm_nav.agents.predictors import LearnedPredictor, NearestNeighbour, Oracle, TimeIndexed
+from pidm_nav.agents.predictors import LearnedPredictor, NearestNeighbor, Oracle, TimeIndexed
 from pidm_nav.agents.retrieval import RetrievalBC, StateIndex
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import PAPER_TASKS
 
 
 def episode(observations: np.ndarray, seed: int = 0) -> Episode:
@@ -21,7 +21,7 @@ def episode(observations: np.ndarray, seed: int = 0) -> Episode:
     return Episode(observations, actions, np.zeros(steps), terminated=True, truncated=False)
 
 
-@pytest.fixture(scope="module", params=list(TASKS))
+@pytest.fixture(scope="module", params=list(PAPER_TASKS))
 def dataset(request: pytest.FixtureRequest) -> DemoDataset:
     return collect(AStarExpert(request.param), request.param, episodes=3, seed=0)
 
@@ -89,7 +89,7 @@ def test_without_flags_features_are_compared_in_their_units() -> None:
 
 @pytest.mark.parametrize("horizon", [1, 5, 1000])
 def test_nearest_neighbour_returns_the_same_episodes_future(dataset: DemoDataset, horizon: int) -> None:
-    predictor = NearestNeighbour().fit(dataset[[1]], horizon)
+    predictor = NearestNeighbor().fit(dataset[[1]], horizon)
     observations = dataset[1].observations
     steps = np.arange(len(observations) - 1)
     distinct = np.unique(observations[:-1], axis=0, return_index=True)[1]  # a wall can hold the agent in place
@@ -99,7 +99,7 @@ def test_nearest_neighbour_returns_the_same_episodes_future(dataset: DemoDataset
 
 
 def test_training_futures_come_from_the_other_episodes(dataset: DemoDataset) -> None:
-    predictor = NearestNeighbour().fit(dataset)
+    predictor = NearestNeighbor().fit(dataset)
     futures = predictor.training_futures(dataset)
     assert [part.shape for part in futures] == [each.observations.shape for each in dataset]
     others = {row.tobytes() for index in (1, 2) for row in dataset[index].observations}

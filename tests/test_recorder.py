@@ -16,20 +16,21 @@ from hypothesis import strategies as st
 from virtual_gamepad import VirtualGamepad
 
 import pidm_nav
-from pidm_nav import TASKS
-from pidm_nav.commands import record as commands
+from pidm_nav.commands.record import Record
 from pidm_nav.demos import DemoDataset, load_demos, save_demos
-from pidm_nav.demos.recorder import demo_file
-from pidm_nav.demos.recorder import loop as recorder
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.recorder import demo_file
+from pidm_nav.demos.recorder import loop as recorder
+from pidm_nav.demos.recorder.controls import Controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.gamepad import Inputs, Reading
-from pidm_nav.demos.recorder.loop import Pace, make_env, run
-from pidm_nav.demos.recorder.mapping import Mapping
-from pidm_nav.demos.recorder.screen import PANEL, Screen, draw_session
-from pidm_nav.demos.recorder.session import Session
+from pidm_nav.demos.recorder.devices import Inputs, Reading
+from pidm_nav.demos.recorder.loop import Pace, run
+from pidm_nav.demos.recorder.screen import PANEL, Screen
+from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import check_demos
+from pidm_nav.tasks import PAPER_TASKS, find_task
+from pidm_nav.world2d.state import REACHED
 
 MAP = "########\n#......#\n#.A..1.#\n#......#\n########\n"
 ENV_KWARGS = {"clip_noise": True, "noise_std": 0.2}
@@ -48,13 +49,12 @@ def written(session: Session) -> Session:
     return session
 
 
-def new_session(path, task="four-room", episodes=3, env=None, **kwargs) -> Session:
-    file = DemoFile(path, task, ENV_KWARGS)
-    return Session(env or make_env(task, ENV_KWARGS), episodes, file=file, **kwargs)
-
-
-def short_env(steps=4):
-    return gym.make("PIDMNav-FourRoom-v0", max_episode_steps=steps, **ENV_KWARGS)
+def new_session(path, task="four-room", episodes=3, steps=None, **rules) -> Session:
+    """A session, of a shorter task if steps are given."""
+    found = find_task(task)
+    found = dataclasses.replace(found, max_steps=steps or found.max_steps)
+    file = DemoFile(path, found, ENV_KWARGS)
+    return Session(found, ENV_KWARGS, Rules(episodes, **rules), file)
 
 
 def play(session: Session, device="keyboard") -> None:
@@ -64,7 +64,7 @@ def play(session: Session, device="keyboard") -> None:
     written(session)
     ended = len(session.results)
     while len(session.results) == ended:
-        session.tick(Reading(tuple(expert.predict(session.state)[0].tolist()), device=device))
+        session.tick(Reading(tuple(expert.predict(session.person.state)[0].tolist()), device=device))
 
 
 def truncate(session: Session, reading=RIGHT) -> None:
@@ -79,7 +79,7 @@ def truncate(session: Session, reading=RIGHT) -> None:
 # ---- what is recorded
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_recorded_episodes_are_what_the_environment_does(tmp_path, task):
     session = new_session(tmp_path / "mine.npz", task, episodes=2, seed=7)
     play(session, "Pad")
@@ -96,21 +96,22 @@ def test_recorded_episodes_are_what_the_environment_does(tmp_path, task):
     }
     assert [episode.seed for episode in data] == [7, 8]
     for episode in data:
-        assert np.array_equal(episode.infos["goals_reached"], episode.observations[:, 4::3].sum(axis=1))
-        assert episode.rewards.sum() == TASKS[task].num_goals
+        assert np.array_equal(episode.infos["goals_reached"], episode.observations[:, REACHED].sum(axis=1))
+        assert episode.rewards.sum() == PAPER_TASKS[task].num_goals
     found = check_demos(data)
     assert found.resimulated == 2 and not found.mismatches
 
 
 def test_a_map_of_ones_own_is_kept_with_the_recording(tmp_path):
     kwargs = {"layout": MAP, "room_size": [320, 200], **ENV_KWARGS}
-    session = Session(make_env("custom", kwargs), 1, file=DemoFile(tmp_path / "mine.npz", "custom", kwargs))
+    custom = find_task("custom")
+    session = Session(custom, kwargs, Rules(1), DemoFile(tmp_path / "mine.npz", custom, kwargs))
     play(session)
     session.file.close()
-    again = DemoFile(tmp_path / "mine.npz", "custom", kwargs)
+    again = DemoFile(tmp_path / "mine.npz", custom, kwargs)
     assert len(again) == 1 and not check_demos(load_demos(tmp_path / "mine.npz")).mismatches
     with pytest.raises(ValueError, match="another room_size"):
-        DemoFile(tmp_path / "mine.npz", "custom", kwargs | {"room_size": [400, 200]})
+        DemoFile(tmp_path / "mine.npz", custom, kwargs | {"room_size": [400, 200]})
 
 
 # ---- the phases of a session
@@ -120,14 +121,14 @@ def test_the_first_input_begins_the_episode_and_is_its_first_step(tmp_path):
     session = new_session(tmp_path / "mine.npz")
     for _ in range(5):
         session.tick(Reading((0.1, -0.1)))  # a worn stick is no input
-    assert session.phase == "ready" and session.steps == 0
+    assert session.phase == "ready" and session.person.steps == 0
     session.tick(Reading((0.0, -0.9)))
-    assert session.phase == "running" and session.steps == 1
-    assert np.array_equal(session.attempt.actions, np.float32([[0.0, -0.9]]))
+    assert session.phase == "running" and session.person.steps == 1
+    assert np.array_equal(session.person.rollout.episodes()[0].actions, np.float32([[0.0, -0.9]]))
 
 
 def test_a_stick_still_held_from_the_last_episode_does_not_begin_the_next(tmp_path):
-    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session = new_session(tmp_path / "mine.npz", steps=4)
     truncate(session)
     for _ in range(10):
         written(session).tick(RIGHT)
@@ -143,7 +144,7 @@ def test_a_countdown_begins_the_episode_by_itself(tmp_path):
         session.tick(RIGHT if frame == 5 else STILL)
         assert session.phase == "ready" and session.seconds_left > 0
     session.tick(STILL)
-    assert session.phase == "running" and session.steps == 1
+    assert session.phase == "running" and session.person.steps == 1
 
 
 def test_a_countdown_can_be_paused(tmp_path):
@@ -161,29 +162,29 @@ def test_nothing_moves_while_paused(tmp_path):
     session.tick(STILL)
     session.tick(RIGHT)
     session.tick(do("pause"))
-    state = session.state
+    state = session.person.state
     for _ in range(10):
         session.tick(RIGHT)
-    assert session.phase == "paused" and np.array_equal(session.state, state)
+    assert session.phase == "paused" and np.array_equal(session.person.state, state)
     session.tick(Reading((1.0, 0.0), ("pause",)))
-    assert session.phase == "running" and session.steps == 2
+    assert session.phase == "running" and session.person.steps == 2
 
 
 def test_redo_drops_the_running_episode_and_keeps_the_ones_before(tmp_path):
-    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session = new_session(tmp_path / "mine.npz", steps=4)
     truncate(session)
     written(session).tick(STILL)
     session.tick(RIGHT)
-    dropped = session.attempt.seed
+    dropped = session.person.rollout.seeds
     session.tick(do("redo"))
     assert session.phase == "ready" and session.kept == 1
-    assert session.attempt.seed != dropped  # with noise of its own
+    assert session.person.rollout.seeds != dropped  # with noise of its own
     session.tick(do("redo"))  # pressed once too often
     assert session.kept == 1 and len(load_demos(tmp_path / "mine.npz")) == 1
 
 
 def test_redo_between_episodes_drops_the_last_one_only(tmp_path):
-    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session = new_session(tmp_path / "mine.npz", steps=4)
     truncate(session)
     truncate(session, Reading((0.0, 1.0)))
     assert session.meanings()["redo"] == "drop episode 2"
@@ -198,7 +199,7 @@ def test_redo_between_episodes_drops_the_last_one_only(tmp_path):
 
 
 def test_redo_of_the_only_episode_leaves_no_file(tmp_path):
-    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session = new_session(tmp_path / "mine.npz", steps=4)
     truncate(session)
     assert written(session).file.path.exists()
     session.tick(do("redo"))
@@ -208,7 +209,7 @@ def test_redo_of_the_only_episode_leaves_no_file(tmp_path):
 
 
 def test_the_last_episode_can_be_redone_when_all_are_recorded(tmp_path):
-    session = new_session(tmp_path / "mine.npz", episodes=1, env=short_env())
+    session = new_session(tmp_path / "mine.npz", episodes=1, steps=4)
     truncate(session)
     assert session.phase == "complete"
     session.tick(RIGHT)
@@ -220,7 +221,7 @@ def test_the_last_episode_can_be_redone_when_all_are_recorded(tmp_path):
 
 
 def test_only_success_keeps_no_others(tmp_path):
-    session = new_session(tmp_path / "mine.npz", env=short_env(), only_success=True)
+    session = new_session(tmp_path / "mine.npz", steps=4, only_success=True)
     truncate(session)
     assert session.kept == 0 and not session.file.path.exists() and "Not kept" in session.message
     session.tick(do("redo"))
@@ -256,7 +257,7 @@ def test_quit_leaves_from_anywhere_without_the_running_episode(tmp_path, before)
 
 
 def test_a_gamepad_pulled_out_pauses_and_the_recording_names_both_devices(tmp_path):
-    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session = new_session(tmp_path / "mine.npz", steps=4)
     session.tick(STILL)
     session.tick(Reading((1.0, 0.0), device="Pad"))
     session.tick(Reading(unplugged="Pad"))
@@ -265,6 +266,53 @@ def test_a_gamepad_pulled_out_pauses_and_the_recording_names_both_devices(tmp_pa
     while session.kept == 0:
         session.tick(STILL)
     assert load_demos(written(session).file.path).source["settings"]["device"] == "Pad, keyboard"
+
+
+def test_a_gamepad_replugged_in_the_pause_plays_on(tmp_path, display):
+    pad = VirtualGamepad()
+    session = new_session(tmp_path / "mine.npz")
+    inputs = Inputs(Controls())
+
+    def frames_of(count: int) -> None:
+        for _ in range(count):
+            session.tick(inputs.read(pygame.event.get(), 1 / 30, session.may_switch_device))
+
+    frames_of(2)
+    pad.stick(1.0, 0.0)
+    frames_of(2)
+    pad.unplug()
+    frames_of(2)
+    assert session.phase == "paused" and inputs.active.name == "keyboard"
+    pad = VirtualGamepad()
+    frames_of(2)
+    pad.button(6, True)  # Start
+    frames_of(1)
+    assert session.phase == "running"
+    pad.stick(0.0, 1.0)
+    frames_of(2)
+    pad.button(3, True)  # Y ends the episode; the stick is still held
+    frames_of(5)
+    assert session.phase == "ready" and session.kept == 1
+    (episode,) = load_demos(written(session).file.path)
+    assert episode.actions[-1] == pytest.approx([0, 1], abs=1e-3)
+    assert load_demos(session.file.path).source["settings"]["device"] == "Virtual Controller"
+    pad.unplug()
+
+
+def test_a_stick_held_on_the_device_that_is_not_in_use_does_not_begin_the_next_episode(tmp_path, display):
+    pad = VirtualGamepad()
+    session = new_session(tmp_path / "mine.npz")
+    inputs = Inputs(Controls())
+    session.tick(STILL)
+    session.tick(RIGHT)
+    inputs.active = inputs._keyboard  # which was played with while the pad was away
+    pad.stick(1.0, 0.0)
+    pygame.event.clear()
+    for events in ([key("return")], [], [], []):
+        session.tick(inputs.read(events, 1 / 30, session.may_switch_device))
+        written(session)
+    assert session.phase == "ready" and session.kept == 1
+    pad.unplug()
 
 
 @pytest.mark.parametrize("option", [{"episodes": 0}, {"fps": 0.0}, {"countdown": -1.0}, {"seed": -1}])
@@ -282,8 +330,8 @@ def test_the_count_is_always_that_of_the_file(tmp_path_factory, before, readings
     path = tmp_path_factory.mktemp("count") / "mine.npz"
     if before:
         save_demos(collect(AStarExpert("four-room"), "four-room", before, **ENV_KWARGS), path)
-    file = DemoFile(path, "four-room", ENV_KWARGS)
-    session = Session(short_env(3), 4, file=file, only_success=only_success)
+    session = new_session(path, episodes=4, steps=3, only_success=only_success)
+    file = session.file
     for reading in readings:
         session.tick(reading)
         assert len(file) == before + session.kept and 0 <= session.kept <= 4
@@ -302,7 +350,7 @@ def test_the_count_is_always_that_of_the_file(tmp_path_factory, before, readings
 def test_a_later_run_adds_and_uses_other_seeds(tmp_path):
     path = tmp_path / "mine.npz"
     for run_number in (1, 2, 3):
-        session = new_session(path, env=short_env(), episodes=2)
+        session = new_session(path, steps=4, episodes=2)
         assert session.file.num_before == 2 * (run_number - 1)
         truncate(session)
         truncate(session)
@@ -320,7 +368,7 @@ def test_the_next_episode_waits_until_the_last_one_is_on_disk(tmp_path, monkeypa
         save_demos(dataset, path)
 
     monkeypatch.setattr(demo_file, "save_demos", slow)
-    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session = new_session(tmp_path / "mine.npz", steps=4)
     truncate(session)
     for reading in (STILL, RIGHT, STILL, RIGHT):
         session.tick(reading)
@@ -332,7 +380,7 @@ def test_the_next_episode_waits_until_the_last_one_is_on_disk(tmp_path, monkeypa
 
 def test_a_full_disk_is_said_and_harms_nothing(tmp_path, monkeypatch):
     path = tmp_path / "mine.npz"
-    session = new_session(path, env=short_env())
+    session = new_session(path, steps=4)
     truncate(session)
     content = written(session).file.path.read_bytes()
 
@@ -363,7 +411,7 @@ def test_a_file_that_does_not_fit_is_refused_and_left_alone(tmp_path, kind):
     task = "zigzag" if kind == "task" else "maze"
     words = {"task": "of maze, not of zigzag", "noise": "another noise_std", "damaged": "cut short"}
     with pytest.raises(ValueError, match=words.get(kind, "not a demonstration format")) as error:
-        DemoFile(path, task, ENV_KWARGS)
+        DemoFile(path, find_task(task), ENV_KWARGS)
     assert "\n" not in str(error.value) and path.read_bytes() == content
     assert os.listdir(tmp_path) == ["mine.npz"]
 
@@ -371,8 +419,61 @@ def test_a_file_that_does_not_fit_is_refused_and_left_alone(tmp_path, kind):
 @pytest.mark.parametrize("name", ["mine.txt", "mine", "file.npz/mine.npz"])
 def test_a_place_that_cannot_be_written_is_refused_before_anything_is_played(tmp_path, name):
     (tmp_path / "file.npz").write_bytes(b"")
-    with pytest.raises((ValueError, OSError), match=r"cannot record to"):
-        DemoFile(tmp_path / name, "maze", ENV_KWARGS)
+    with pytest.raises((ValueError, OSError), match=r"cannot (record|write) to"):
+        DemoFile(tmp_path / name, find_task("maze"), ENV_KWARGS)
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems have no folder that nobody can write to"
+)
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_played():
+    with pytest.raises(OSError, match="choose another --out"):
+        DemoFile("/proc/mine.npz", find_task("maze"), ENV_KWARGS)
+
+
+def test_arguments_that_equal_the_defaults_are_the_same_environment(tmp_path):
+    """Files of earlier versions name the noise even where it is the default."""
+    session = new_session(tmp_path / "mine.npz", steps=4)
+    truncate(session)
+    session.close()
+    assert DemoFile(tmp_path / "mine.npz", session.task, {}).num_before == 1
+    with pytest.raises(ValueError, match=r"another noise_std \(0.2, not 0.0\)"):
+        DemoFile(tmp_path / "mine.npz", session.task, {"noise_std": 0.0})
+
+
+# ---- anybody's environment
+
+
+def test_any_environment_with_continuous_actions_can_be_recorded(tmp_path):
+    task = dataclasses.replace(find_task("Pendulum-v1"), max_steps=5)
+    session = Session(task, {"g": 9.0}, Rules(1), DemoFile(tmp_path / "p.npz", task, {"g": 9.0}))
+    before = Screen(task.title, "test", Controls(), 480).draw(session, STILL)
+    truncate(session, Reading((0.5, 0.0)))
+    session.close()
+    assert before.shape == (480, 480 + PANEL, 3) and before[:, :480].std() > 20
+    assert session.phase == "complete" and "kept: 5 steps, return -" in session.message
+    data = load_demos(tmp_path / "p.npz")
+    assert data.task == "Pendulum-v1" and data[0].observations.shape == (6, 3)
+    assert data[0].actions.tolist() == [[1.0]] * 5  # half of the torque's bound, which is 2
+    assert check_demos(data).resimulated == 1 and not check_demos(data).mismatches
+    with pytest.raises(ValueError, match="another g"):
+        DemoFile(tmp_path / "p.npz", task, {})
+
+
+def test_an_environment_with_more_actions_than_sticks_is_refused():
+    class Crane(gym.Env):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+        observation_space = action_space = gym.spaces.Box(-1, 1, (5,))
+
+        def __init__(self, render_mode=None):
+            self.render_mode = render_mode
+
+    gym.register("Crane-v0", Crane)
+    try:
+        with pytest.raises(ValueError, match=r"Crane-v0 has shape \(5,\), and two sticks give at most 4"):
+            Session(find_task("Crane-v0"), {}, Rules())
+    finally:
+        gym.registry.pop("Crane-v0")
 
 
 # ---- the frame rate
@@ -401,7 +502,7 @@ def test_frames_are_one_period_apart_however_long_they_take():
         clock.time += work
         pace.wait(measure=True)
     assert pace.intervals == pytest.approx([0.04] * 4)
-    assert pace.report() == "25.00 steps a second (asked for: 25), 0.0% of them late"
+    assert pace.report() == "25.00 steps per second (asked for: 25), 0.0% of them late"
 
 
 def test_after_a_long_halt_frames_are_not_rushed():
@@ -435,7 +536,7 @@ def record(monkeypatch, script: list[list[pygame.event.Event]], *arguments: obje
     """`pidm-nav record`, on a clock of its own."""
     clock = Clock(iter(script))
     monkeypatch.setattr(recorder, "Pace", lambda fps: Pace(fps, clock.now, clock.sleep))
-    tyro.cli(commands.record, args=list(map(str, arguments)))
+    tyro.cli(Record, args=list(map(str, arguments))).run()
 
 
 @pytest.fixture
@@ -484,7 +585,7 @@ def test_the_command_records_what_the_keys_do(tmp_path, monkeypatch, capsys, dis
     assert (second[:, 0] == 0).all() and second[:, 1].max() == 1
     assert not check_demos(data).mismatches
     printed = capsys.readouterr().out
-    assert "2 episodes recorded, 2 in" in printed and "30.00 steps a second" in printed
+    assert "2 episodes recorded, 2 in" in printed and "30.00 steps per second" in printed
     assert sorted(path.name for path in tmp_path.glob("*.gif")) == ["clip-1.gif", "clip-2.gif"]
 
 
@@ -509,6 +610,14 @@ def test_closing_the_window_keeps_what_was_kept(tmp_path, monkeypatch, capsys, d
     assert len(load_demos(tmp_path / "mine.npz")) == 1
 
 
+def test_the_command_records_anybodys_environment(tmp_path, monkeypatch, capsys, display, saved_at_once):
+    script = [*frames([], 2), *frames([key("right")], 9), *frames([key("right", False), *press("return")], 2)]
+    record(monkeypatch, script, "--task", "Pendulum-v1", "--out", tmp_path / "p.npz")
+    data = load_demos(tmp_path / "p.npz")
+    assert data.task == "Pendulum-v1" and data.source["env_kwargs"] == {} and data[0].actions.max() == 2
+    assert "1 episodes recorded" in capsys.readouterr().out and not check_demos(data).mismatches
+
+
 def test_a_session_played_with_a_gamepad(tmp_path, display, saved_at_once):
     pad = VirtualGamepad()
     session = new_session(tmp_path / "mine.npz", task="zigzag", episodes=1)
@@ -522,10 +631,10 @@ def test_a_session_played_with_a_gamepad(tmp_path, display, saved_at_once):
             if session.phase == "complete":
                 pad.button(3, True)
             elif self.time > 0.2:
-                pad.stick(*expert.predict(session.state)[0].tolist())
+                pad.stick(*expert.predict(session.person.state)[0].tolist())
 
     clock = Hand()
-    run(session, Inputs(Mapping()), Screen("Zigzag", "test"), Pace(30, clock.now, clock.sleep))
+    run(session, Inputs(Controls()), Screen("Zigzag", "test", Controls()), Pace(30, clock.now, clock.sleep))
     pad.unplug()
     data = load_demos(tmp_path / "mine.npz")
     assert data.summary().success == 1 and not check_demos(data).mismatches
@@ -533,22 +642,22 @@ def test_a_session_played_with_a_gamepad(tmp_path, display, saved_at_once):
 
 
 def test_control_c_keeps_what_was_kept(tmp_path, display, saved_at_once):
-    session = new_session(tmp_path / "mine.npz", env=short_env())
+    session = new_session(tmp_path / "mine.npz", steps=4)
     truncate(session)
 
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    run(session, Inputs(Mapping()), Screen("Four room", "test"), Pace(30, Clock().now, interrupt))
+    run(session, Inputs(Controls()), Screen("Four room", "test", Controls()), Pace(30, Clock().now, interrupt))
     assert session.phase == "over" and len(load_demos(tmp_path / "mine.npz")) == 1
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_the_picture_shows_every_phase_differently(tmp_path, task):
     session = new_session(tmp_path / "mine.npz", task)
 
     def picture(size=600) -> bytes:
-        frame = draw_session(session, STILL, Mapping(), TASKS[task].title, "test", size)
+        frame = Screen(PAPER_TASKS[task].title, "test", Controls(), size).draw(session, STILL)
         assert frame.shape == (size, size + PANEL, 3) and frame.dtype == np.uint8
         return frame.tobytes()
 
@@ -585,6 +694,10 @@ def test_commands_without_a_session(tmp_path, monkeypatch, capsys, display):
         (("--task", "maze", "--mapping", "none.json"), "none.json"),
         (("--task", "maze", "--device", "Xbox"), "'Xbox'"),
         (("--task", "maze", "--size", "20"), "--size"),
+        (("--task", "maze", "--layout", "map.txt"), "--layout"),
+        (("--task", "tour-3d", "--random-start"), "tour-3d has no argument 'random_start'"),
+        (("--task", "Pendulum-v1", "--video", "clip.mp4"), "--video"),
+        (("--task", "CartPole-v1"), "Discrete"),
     ],
 )
 def test_bad_arguments_are_refused_and_leave_nothing(tmp_path, monkeypatch, display, arguments, words):
@@ -616,15 +729,16 @@ def test_without_a_display_one_sentence_says_so(tmp_path, command):
 
 
 RECORD_FOREVER = """
-import itertools, sys
-import gymnasium as gym
+import dataclasses, itertools, sys
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.gamepad import Reading
-from pidm_nav.demos.recorder.session import Session
+from pidm_nav.demos.recorder.devices import Reading
+from pidm_nav.demos.recorder.session import Rules, Session
+from pidm_nav.tasks import find_task
 
 kwargs = {"clip_noise": True, "noise_std": 0.2}
-file = DemoFile(sys.argv[1], "four-room", kwargs)
-session = Session(gym.make("PIDMNav-FourRoom-v0", max_episode_steps=20, **kwargs), None, file=file)
+task = dataclasses.replace(find_task("four-room"), max_steps=20)
+file = DemoFile(sys.argv[1], task, kwargs)
+session = Session(task, kwargs, Rules(), file)
 print("began", len(file), flush=True)
 for stick in itertools.cycle([(0.0, 0.0), (1.0, 0.5)]):
     phase = session.phase

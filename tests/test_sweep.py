@@ -13,18 +13,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tyro
 
+from pidm_nav.agents import load_agent
 from pidm_nav.cli import main
+from pidm_nav.commands import experiments
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.formats.npz import load_demos, save_demos
+from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.experiments import engines
 from pidm_nav.experiments.engines import Outcome, attempt, run_local, run_ray
+from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, make_curves, read_results
 from pidm_nav.experiments.sources import find_demos
-from pidm_nav.experiments.sweep import Job, Sweep, run_job, run_sweep, sample_demos
-from pidm_nav.tasks import TASKS
+from pidm_nav.experiments.sweep import Job, Sweep, Variant, run_job, run_sweep, sample_demos
+from pidm_nav.rollout import EvalResult
+from pidm_nav.tasks import PAPER_TASKS
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +45,9 @@ def file(dataset: DemoDataset, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture()
-def tiny(dataset: DemoDataset) -> Sweep:
-    agents = ("bc", "retrieval-bc")
-    return Sweep({"zigzag": dataset}, agents, (1, 2), 2, "astar", steps=4, episodes=2, checkpoints=(0.5,))
+def tiny(file: Path) -> Sweep:
+    size = {"agents": ("bc", "retrieval-bc"), "num_demos": (1, 2), "seeds": 2, "steps": 4, "episodes": 2}
+    return Sweep(demos=(str(file),), checkpoint_fractions=(0.5,), **size)
 
 
 def here(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
@@ -112,7 +117,7 @@ def test_what_is_done_is_not_done_again(tiny: Sweep, tmp_path: Path) -> None:
     run_sweep(replace(tiny, seeds=1), tmp_path, here)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
     ran: list[Cell] = []
-    run_sweep(tiny, tmp_path, here, on_result=lambda cell, _: ran.append(cell))
+    run_sweep(tiny, tmp_path, here, on_result=lambda result: ran.append(result.cell))
     assert {cell.seed for cell in ran} == {1} and len(ran) == 4
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
     assert len(run_sweep(replace(tiny, agents=(*tiny.agents, "pidm")), tmp_path, here)) == 12  # joins later
@@ -131,10 +136,19 @@ def test_shards_share_the_work(tiny: Sweep, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"steps": 5}, {"episodes": 3}, {"demos_from": "human"}, {"checkpoints": ()}, {"preset": "paper"}]
+    "change",
+    [
+        {"steps": 5},
+        {"episodes": 3},
+        {"label": "human"},
+        {"checkpoint_fractions": ()},
+        {"preset": "paper"},
+        {"env_kwargs": {"noise_std": 0.1}},
+        {"variants": {"bc": Variant("bc", {"head_sizes": (8,)})}},
+    ],
 )
 def test_different_configurations_do_not_mix(tiny: Sweep, tmp_path: Path, change: dict[str, Any]) -> None:
-    run_sweep(replace(tiny, seeds=1, sizes=(1,), agents=("bc",)), tmp_path, here)
+    run_sweep(replace(tiny, seeds=1, num_demos=(1,), agents=("bc",)), tmp_path, here)
     before = scores(tmp_path)
     with pytest.raises(ValueError, match="choose another --out"):
         run_sweep(replace(tiny, **change), tmp_path, here)
@@ -142,10 +156,11 @@ def test_different_configurations_do_not_mix(tiny: Sweep, tmp_path: Path, change
 
 
 def test_other_data_versions_and_strays_do_not_mix(tiny: Sweep, tmp_path: Path, dataset: DemoDataset) -> None:
-    tiny = replace(tiny, seeds=1, sizes=(1,), agents=("retrieval-bc",))
+    tiny = replace(tiny, seeds=1, num_demos=(1,), agents=("retrieval-bc",))
     run_sweep(tiny, tmp_path, here)
     with pytest.raises(ValueError, match=r"demos\.zigzag"):
-        run_sweep(replace(tiny, datasets={"zigzag": dataset[:3]}), tmp_path, here)
+        save_demos(dataset[:3], tmp_path / "fewer.npz")
+        run_sweep(replace(tiny, demos=(str(tmp_path / "fewer.npz"),)), tmp_path, here)
     path = tmp_path / "manifest.json"
     text = path.read_text()
     path.write_text(text.replace('"version": "', '"version": "9.'))
@@ -175,7 +190,7 @@ def test_a_failing_job_is_recorded_and_retried_on_request(tiny: Sweep, tmp_path:
     failed = read_results(tmp_path)[1]
     assert len(failed) == 4 and {cell.agent for cell in failed} == {"bc"}
     for content in failed.values():
-        assert content["error"] == "RuntimeError: out of luck" and "Traceback" in content["traceback"]
+        assert content.error == "RuntimeError: out of luck" and "Traceback" in str(content.traceback)
     assert len(run_sweep(tiny, tmp_path, here)) == 4  # left alone
     assert len(run_sweep(tiny, tmp_path, here, retry_failed=True)) == 8
     assert read_results(tmp_path)[1] == {} and not list((tmp_path / "jobs").glob("*.error.json"))
@@ -184,7 +199,7 @@ def test_a_failing_job_is_recorded_and_retried_on_request(tiny: Sweep, tmp_path:
 def command(out: Path, file: Path, *extra: str) -> list[str]:
     words = ["sweep", "--out", str(out), "--tasks", "zigzag", "--demos", str(file), "--agents"]
     words += ["bc,retrieval-bc", "--num-demos", "1,3", "--seeds", "3", "--steps", "4", "--episodes", "2"]
-    words += ["--checkpoints", ""]
+    words += ["--checkpoint-fractions", ""]
     return [*words, *extra]
 
 
@@ -206,8 +221,8 @@ def test_a_killed_sweep_goes_on_to_the_same_results(file: Path, tmp_path: Path) 
     done = scores(tmp_path / "killed")
     assert 2 <= len(done) < 12
     main(command(tmp_path / "killed", file))
-    plan = Sweep({"zigzag": load_demos(file)}, ("bc", "retrieval-bc"), (1, 3), 3, "astar", steps=4, episodes=2)
-    run_sweep(replace(plan, checkpoints=()), tmp_path / "whole", here)
+    size = {"agents": ("bc", "retrieval-bc"), "num_demos": (1, 3), "seeds": 3, "steps": 4, "episodes": 2}
+    run_sweep(Sweep(demos=(str(file),), checkpoint_fractions=(), **size), tmp_path / "whole", here)
     assert len(scores(tmp_path / "whole")) == 12
     assert scores(tmp_path / "killed") == scores(tmp_path / "whole")
     assert scores(tmp_path / "killed").items() >= done.items()
@@ -232,12 +247,69 @@ def test_both_engines_give_the_same_bits(tiny: Sweep, tmp_path: Path) -> None:
     assert scores(tmp_path / "local") == scores(tmp_path / "ray")
 
 
-def test_jobs_do_not_depend_on_what_ran_before(tiny: Sweep, dataset: DemoDataset) -> None:
-    config = replace(tiny.training("zigzag", "pidm"), seed=1)
-    job = Job(Cell(1, "zigzag", 2, "pidm"), dataset[:2], config, 2)
+def test_jobs_do_not_depend_on_what_ran_before(tiny: Sweep) -> None:
+    job = replace(tiny, agents=("pidm",)).job(Cell(1, "zigzag", 2, "pidm"))
     first = run_job(job)
-    run_job(replace(job, config=replace(config, seed=5)))
+    run_job(replace(job, config=replace(job.config, seed=5)))
     assert run_job(job)["checkpoints"] == first["checkpoints"]
+
+
+def test_kept_agents_are_evaluated_without_training_again(tiny: Sweep, tmp_path: Path) -> None:
+    def stand_still(agent: Any) -> None:
+        agent.predict = lambda observation, state, *_, **__: (np.zeros((len(observation), 2)), state)
+
+    def longest(result: EvalResult) -> dict[str, float]:
+        return {"longest": float(result.length.max())}
+
+    variants = {"asleep": Variant("bc", adapt=stand_still, trained_as="bc")}
+    kept = replace(tiny, agents=("bc",), seeds=1, checkpoint_fractions=(), keep_agents=tmp_path / "agents")
+    asleep = replace(kept, agents=("asleep",), variants=variants, measure=longest)
+    run_sweep(asleep, tmp_path / "early", here)
+    assert all("run the sweep of bc first" in str(r.error) for r in read_results(tmp_path / "early")[1].values())
+    first = run_sweep(kept, tmp_path / "first", here)
+    assert load_agent(tmp_path / "agents" / "zigzag_bc_2_0").name == "bc"
+    for weights in (tmp_path / "agents").rglob("*.safetensors"):
+        weights.touch()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "agents").rglob("*")}
+    again = run_sweep(kept, tmp_path / "again", here)
+    assert {cell: r.checkpoints for cell, r in again.items()} == {cell: r.checkpoints for cell, r in first.items()}
+    slept = run_sweep(asleep, tmp_path / "asleep", here)
+    assert [r.checkpoints[0].goal_ratio for r in slept.values()] == [0, 0]
+    assert all(r.checkpoints[0].extra == {"longest": 150} for r in slept.values())
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "agents").rglob("*")} == before
+    run_sweep(replace(kept, steps=5), tmp_path / "longer", here)  # other settings: trained anew
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "agents").rglob("*")} != before
+
+
+def test_options_name_the_cell(tiny: Sweep) -> None:
+    sweep = replace(tiny, agents=("mine",), variants={"mine": Variant("bc", {"frames": "agent:runs/{task}_{seed}"})})
+    job = sweep.job(Cell(1, "zigzag", 2, "mine"))
+    assert job.options.frames == "agent:runs/zigzag_1"
+    assert "agent:runs/{task}_{seed}" in json.dumps(sweep.manifest().training["zigzag/mine"])
+
+
+def test_anybodys_environment_is_scored_by_its_return(tmp_path: Path) -> None:
+    def push(observation: Any, *_: Any, **__: Any) -> tuple[Any, None]:
+        return np.full((len(observation), 1), 0.5, np.float32), None
+
+    player = type("Player", (), {"predict": staticmethod(push)})()
+    save_demos(collect(player, "Pendulum-v1", 3, max_steps=20), tmp_path / "pendulum.npz")
+    sweep = Sweep(agents=("bc", "pidm"), demos=(str(tmp_path / "pendulum.npz"),), num_demos=(1, 2), seeds=1, steps=2)
+    done = run_sweep(replace(sweep, episodes=2), tmp_path / "out", here)
+    assert len(done) == 4 and all(-2000 < result.score < 0 for result in done.values())
+    text = write_report([tmp_path / "out"], tmp_path / "report").read_text(encoding="utf-8")
+    assert "Pendulum-v1" in text and "η" not in text  # a share of a negative return means nothing
+
+
+@pytest.mark.parametrize("label", ["../../etc", "a/b", "", "a b", ".hidden"])
+def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="use letters, digits"):
+        replace(tiny, label=label)
+    run_sweep(replace(tiny, seeds=1, num_demos=(1,), agents=("retrieval-bc",)), tmp_path / "out", here)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest | {"demos_from": label}))
+    with pytest.raises(ValueError, match="not a manifest that this version"):
+        write_report([tmp_path / "out"], tmp_path / "report")
 
 
 @pytest.mark.parametrize(
@@ -246,13 +318,15 @@ def test_jobs_do_not_depend_on_what_ran_before(tiny: Sweep, dataset: DemoDataset
         (["--tasks", "labyrinth"], "no task is called 'labyrinth'"),
         (["--agents", "bc,gpt"], "no agent is called 'gpt'"),
         (["--num-demos", "1,80"], "there are 4 demonstrations of zigzag, but --num-demos asks for 80"),
-        (["--num-demos", "few"], "--num-demos is 'few'"),
+        (["--num-demos", "few"], "--num-demos: 'few' cannot be read: give values such as 1,2,5"),
         (["--num-demos", "0,1"], "must be at least 1"),
         (["--tasks", "zigzag,maze"], "there are no demonstrations of maze"),
         (["--demos-from", "astar"], "both given"),
         (["--jobs", "0"], "--jobs is 0"),
         (["--shard", "3/3"], "--shard is '3/3'"),
-        (["--checkpoints", "2"], "fractions"),
+        (["--checkpoint-fractions", "2"], "fractions"),
+        (["--label", "../x"], "use letters"),
+        (["--tasks", "mazze"], "did you mean 'maze'?"),
     ],
 )
 def test_bad_input_is_one_sentence_before_any_work(
@@ -290,10 +364,16 @@ def test_missing_ray_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+def test_lists_are_separated_by_commas_or_spaces(file: Path) -> None:
+    for words in (["1,3"], ["1", "3"], ["1,", "3"]):
+        parsed = tyro.cli(experiments.Sweep, args=["--demos", str(file), "--num-demos", *words])
+        assert parsed.num_demos == (1, 3) and list(parsed.datasets) == ["zigzag"]
+
+
 @pytest.mark.parametrize("kind", ["astar", "human-like"])
 def test_demonstrations_of_the_package(kind: str) -> None:
-    datasets, label = find_demos(tuple(TASKS), demos_from=kind)
-    assert label == kind and {task: data.task for task, data in datasets.items()} == {t: t for t in TASKS}
+    datasets, label = find_demos(tuple(PAPER_TASKS), demos_from=kind)
+    assert label == kind and {task: data.task for task, data in datasets.items()} == {t: t for t in PAPER_TASKS}
 
 
 def test_demonstrations_by_file_and_folder(file: Path, tmp_path: Path, dataset: DemoDataset) -> None:
@@ -313,8 +393,8 @@ def test_demonstrations_by_file_and_folder(file: Path, tmp_path: Path, dataset: 
 
 def test_the_papers_recordings(shared: Path) -> None:
     released = shared / "data" / "reference_format"
-    datasets, label = find_demos(tuple(TASKS), demos_from=str(released))
+    datasets, label = find_demos(tuple(PAPER_TASKS), demos_from=str(released))
     assert label == "human" and len(datasets["maze"]) == 2
     compact = sorted(str(path) for path in (shared / "data" / "reference_demos").glob("*_human.npz"))
-    datasets, label = find_demos(tuple(TASKS), compact)
+    datasets, label = find_demos(tuple(PAPER_TASKS), compact)
     assert label == "human" and all(len(data) == 50 for data in datasets.values())

@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pidm_nav.theory import fisher as theory_fisher
-from pidm_nav.theory import gaussian as theory_gaussian
 from pidm_nav.theory import report as theory
-from pidm_nav.theory import tabular as theory_tabular
 from pidm_nav.theory.gaussian import GaussianPredictor, LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
 from pidm_nav.theory.terms import Measured, measured_efficiency, sample_efficiency, samples_needed
@@ -41,9 +38,9 @@ def assert_within(measured: Measured, predicted: float, errors: float = 4.0) -> 
 @given(st.integers(0, 10_000))
 def test_theorem_1_is_an_identity_and_delta_is_not_negative(seed):
     problem = problem_of(seed)
-    delta = theory_tabular.optimal_gap(problem)
+    delta = problem.optimal_gap
     assert delta >= 0
-    enumerated = (problem.joint * theory_tabular.error_difference(problem)).sum()  # EPE(BC) - EPE(IDM; p*)
+    enumerated = (problem.joint * problem.error_difference).sum()  # EPE(BC) - EPE(IDM; p*)
     assert enumerated == pytest.approx(delta, abs=1e-12)
     total = problem.states @ problem.bc_var
     inside = (problem.states[:, None] * problem.futures * problem.idm_var).sum()
@@ -54,9 +51,9 @@ def test_theorem_1_is_an_identity_and_delta_is_not_negative(seed):
 @given(st.integers(0, 10_000))
 def test_the_cross_entropy_gap_is_the_mutual_information_and_the_expected_divergence(seed):
     problem = problem_of(seed)
-    gap = theory_tabular.cross_entropy_gap(problem)
+    gap = problem.cross_entropy_gap
     assert gap >= 0
-    assert (problem.joint * theory_tabular.log_ratio(problem)).sum() == pytest.approx(gap, abs=1e-12)
+    assert (problem.joint * problem.log_ratio).sum() == pytest.approx(gap, abs=1e-12)
     joint = problem.joint / problem.states[:, None, None]  # p(s', a | s)
     independent = problem.futures[:, :, None] * problem.marginal[:, None, :]
     information = problem.states @ (joint * np.log(joint / independent)).sum((1, 2))
@@ -65,31 +62,30 @@ def test_the_cross_entropy_gap_is_the_mutual_information_and_the_expected_diverg
 
 def test_a_future_that_tells_nothing_closes_both_gaps():
     problem = TabularProblem.telling(0.0)
-    assert theory_tabular.optimal_gap(problem) == pytest.approx(0, abs=1e-12)
-    assert theory_tabular.cross_entropy_gap(problem) == pytest.approx(0, abs=1e-12)
-    gaps = [theory_tabular.optimal_gap(TabularProblem.telling(strength)) for strength in (0, 0.5, 1, 2)]
+    assert problem.optimal_gap == pytest.approx(0, abs=1e-12)
+    assert problem.cross_entropy_gap == pytest.approx(0, abs=1e-12)
+    gaps = [TabularProblem.telling(strength).optimal_gap for strength in (0, 0.5, 1, 2)]
     assert gaps == sorted(gaps) and gaps[-1] > 0.5
 
 
 def test_a_future_that_tells_the_action_leaves_the_idm_no_error():
     problem = TabularProblem(np.ones(1), np.array([[0.5, 0.5]]), np.eye(2)[None], np.array([-1.0, 1.0]))
-    assert theory_tabular.optimal_gap(problem) == pytest.approx(1.0)  # all of Var(a|s)
-    assert theory_tabular.cross_entropy_gap(problem) == pytest.approx(np.log(2))
+    assert problem.optimal_gap == pytest.approx(1.0)  # all of Var(a|s)
+    assert problem.cross_entropy_gap == pytest.approx(np.log(2))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tabular_samples_show_both_gaps(seed, rng):
     problem = problem_of(seed)
-    squared = problem.mean_over_samples(theory_tabular.error_difference(problem), 100_000, rng)
-    assert_within(squared, theory_tabular.optimal_gap(problem))
-    entropy = problem.mean_over_samples(theory_tabular.log_ratio(problem), 100_000, rng)
-    assert_within(entropy, theory_tabular.cross_entropy_gap(problem))
+    squared, entropy = problem.measured_optimal_gap(100_000, rng)
+    assert_within(squared, problem.optimal_gap)
+    assert_within(entropy, problem.cross_entropy_gap)
 
 
 @pytest.mark.parametrize("control", CONTROLS[1:])
 def test_gaussian_samples_show_both_gaps(control, rng):
     problem = LinearGaussian(control=control, dynamics_std=0.8, policy_std=1.3)
-    squared, entropy = theory_gaussian.measured_optimal_gap(problem, 100_000, rng)
+    squared, entropy = problem.measured_optimal_gap(100_000, rng)
     assert_within(squared, problem.optimal_gap)
     assert_within(entropy, problem.cross_entropy_gap)
     assert problem.optimal_gap == pytest.approx(problem.policy_std**2 - problem.idm_var)
@@ -113,18 +109,18 @@ def test_the_gaussian_idm_is_the_regression_of_the_action_on_both_states(rng):
 @pytest.mark.parametrize(("seed", "samples", "ridge"), [(0, 10, 0.0), (1, 30, 1.0), (2, 100, 3.0)])
 def test_corollary_1_predicts_the_gap_of_learned_tabular_estimators(seed, samples, ridge, rng):
     problem = TabularProblem.random(np.random.default_rng(seed))
-    predictor = theory_tabular.learned_predictor(problem, 10, rng)
-    terms = theory_tabular.gap_terms(problem, predictor, samples, 2 * samples, ridge)
-    measured = theory_tabular.measured_gap(problem, predictor, samples, 2 * samples, rng, ridge, datasets=5000)
+    predictor = problem.learned_predictor(10, rng)
+    terms = problem.gap_terms(predictor, (samples, 2) * samples, ridge)
+    measured = problem.measured_gap(predictor, (samples, 2) * samples, rng, ridge, datasets=5000)
     assert measured.error < 0.005
     assert_within(measured, terms.total)
 
 
 def test_corollary_1_needs_each_of_its_terms(rng):
     problem = TabularProblem.random(np.random.default_rng(0))
-    predictor = theory_tabular.learned_predictor(problem, 10, rng)
-    terms = theory_tabular.gap_terms(problem, predictor, 10, 20)
-    measured = theory_tabular.measured_gap(problem, predictor, 10, 20, rng, datasets=20_000)
+    predictor = problem.learned_predictor(10, rng)
+    terms = problem.gap_terms(predictor, (10, 20))
+    measured = problem.measured_gap(predictor, (10, 20), rng, datasets=20_000)
     assert_within(measured, terms.total)
     for part in (terms.optimal, terms.variance, terms.bias, terms.shift):
         assert abs(measured.value - (terms.total - part)) > 6 * measured.error
@@ -133,36 +129,36 @@ def test_corollary_1_needs_each_of_its_terms(rng):
 @pytest.mark.parametrize(("control", "samples", "shrink"), [(0.3, 8, 1.0), (1.0, 20, 0.7), (2.0, 60, 0.9)])
 def test_corollary_1_predicts_the_gap_of_learned_linear_estimators(control, samples, shrink, rng):
     problem = LinearGaussian(control=control)
-    predictor = theory_gaussian.learned_predictor(problem, 15, rng)
-    terms = theory_gaussian.gap_terms(problem, predictor, samples, samples + 2, shrink)
-    measured = theory_gaussian.measured_gap(problem, predictor, samples, samples + 2, rng, shrink, datasets=8000)
+    predictor = problem.learned_predictor(15, rng)
+    terms = problem.gap_terms(predictor, (samples, samples + 2), shrink)
+    measured = problem.measured_gap(predictor, (samples, samples + 2), rng, shrink, datasets=8000)
     assert_within(measured, terms.total)
     assert terms.shift == 0  # the same noise everywhere
 
 
 def test_the_gap_of_learned_estimators_tends_to_delta_with_data_and_a_true_predictor():
     problem = TabularProblem.random(np.random.default_rng(0))
-    terms = theory_tabular.gap_terms(problem, problem.futures, 20_000, 20_000)
-    assert terms.total == pytest.approx(theory_tabular.optimal_gap(problem), abs=2e-3)
+    terms = problem.gap_terms(problem.futures, (20_000, 20_000))
+    assert terms.total == pytest.approx(problem.optimal_gap, abs=2e-3)
     assert terms.shift == pytest.approx(0, abs=1e-12)
     linear = LinearGaussian(control=1.0)
-    terms = theory_gaussian.gap_terms(linear, linear.true_predictor, 10_000, 10_000)
+    terms = linear.gap_terms(linear.true_predictor, (10_000, 10_000))
     assert terms.total == pytest.approx(linear.optimal_gap, abs=1e-3)
 
 
 def test_few_samples_or_a_poor_predictor_can_make_pidm_the_worse_one():
     problem = LinearGaussian(control=0.3)
-    assert theory_gaussian.gap_terms(problem, problem.true_predictor, 8, 8).total < 0 < problem.optimal_gap
+    assert problem.gap_terms(problem.true_predictor, (8, 8)).total < 0 < problem.optimal_gap
     poor = GaussianPredictor(slope=5.0, std=4.0)
-    assert theory_gaussian.gap_terms(problem, poor, 50, 50).total < 0
+    assert problem.gap_terms(poor, (50, 50)).total < 0
 
 
 def test_the_shift_can_help_pidm_too():
     problem = TabularProblem.random(np.random.default_rng(0))
     easy = np.eye(problem.futures.shape[1])[problem.idm_var.argmin(axis=1)]  # always the least noisy future
     hard = np.eye(problem.futures.shape[1])[problem.idm_var.argmax(axis=1)]
-    assert theory_tabular.gap_terms(problem, easy, 50, 50).shift > 0
-    assert theory_tabular.gap_terms(problem, hard, 50, 50).shift < 0
+    assert problem.gap_terms(easy, (50, 50)).shift > 0
+    assert problem.gap_terms(hard, (50, 50)).shift < 0
 
 
 # Assumption 1 broken
@@ -171,15 +167,15 @@ def test_the_shift_can_help_pidm_too():
 def test_assumption_1_is_checked():
     problem, predictor = theory.outside_support()
     with pytest.raises(ValueError, match="breaks Assumption 1"):
-        theory_tabular.gap_terms(problem, predictor, 60, 60)
+        problem.gap_terms(predictor, (60, 60))
 
 
 def test_corollary_1_fails_outside_the_support_by_the_error_made_there(rng):
     problem, predictor = theory.outside_support(mass=0.2)
-    terms = theory_tabular.gap_terms(problem, predictor, 60, 60, check_support=False)
-    measured = theory_tabular.measured_gap(problem, predictor, 60, 60, rng, datasets=5000)
+    terms = problem.gap_terms(predictor, (60, 60), check_support=False)
+    measured = problem.measured_gap(predictor, (60, 60), rng, datasets=5000)
     assert terms.total - measured.value > 50 * measured.error
-    assert_within(measured, terms.total - theory_tabular.outside_error(problem, predictor))
+    assert_within(measured, terms.total - problem.outside_error(predictor))
 
 
 def test_outside_the_support_equal_data_hide_unequal_gaps(rng):
@@ -188,7 +184,7 @@ def test_outside_the_support_equal_data_hide_unequal_gaps(rng):
     actions[:, -1] = np.eye(len(problem.values))[len(problem.values) // 2]  # there the expert would stand still
     other = TabularProblem(problem.states, problem.futures, actions, problem.values)
     np.testing.assert_array_equal(problem.joint, other.joint)  # no dataset can tell the two apart
-    gaps = [theory_tabular.measured_gap(p, predictor, 60, 60, rng, datasets=3000) for p in (problem, other)]
+    gaps = [p.measured_gap(predictor, (60, 60), rng, datasets=3000) for p in (problem, other)]
     assert gaps[1].value - gaps[0].value > 20 * np.hypot(gaps[0].error, gaps[1].error)
 
 
@@ -201,7 +197,7 @@ def test_lemma_1_the_idm_is_never_less_informative(seed):
     problem = problem_of(seed)
     direction = np.random.default_rng(seed).normal(size=problem.actions.shape)
     for h in (None, direction):
-        bc, idm = theory_fisher.fisher_informations(problem, h)
+        bc, idm = problem.fisher(h)
         assert 0 <= bc <= idm * (1 + 1e-12)
 
 
@@ -213,16 +209,16 @@ def test_fisher_informations_are_the_curvature_of_the_likelihoods(seed):
     ahead, behind = (problem.tilted(xi, direction) for xi in (step, -step))
     score = (np.log(ahead.marginal) - np.log(behind.marginal)) / (2 * step)
     idm_score = (np.log(ahead.actions) - np.log(behind.actions)) / (2 * step)
-    bc, idm = theory_fisher.fisher_informations(problem, direction)
+    bc, idm = problem.fisher(direction)
     assert (problem.joint.sum(1) * score**2).sum() == pytest.approx(bc, rel=1e-5)
     assert (problem.joint * idm_score**2).sum() == pytest.approx(idm, rel=1e-5)
 
 
 def test_lemma_1_is_tight_when_the_future_tells_nothing():
-    bc, idm = theory_fisher.fisher_informations(TabularProblem.telling(0.0))
+    bc, idm = TabularProblem.telling(0.0).fisher()
     assert idm == pytest.approx(bc)
     problem = LinearGaussian(control=0.0)
-    assert problem.fisher_idm == pytest.approx(problem.fisher_bc)
+    assert problem.fisher()[1] == pytest.approx(problem.fisher()[0])
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -232,27 +228,28 @@ def test_gaussian_fisher_informations_match_sampled_scores(control, rng):
     bc = states * (actions - problem.gain * states) / problem.policy_std**2
     mean = problem.idm_coefficients @ np.stack([states, futures])
     idm = states * (actions - mean) / problem.idm_var
-    assert_within(Measured.mean_of(bc**2), problem.fisher_bc)
-    assert_within(Measured.mean_of(idm**2), problem.fisher_idm)
-    assert problem.fisher_idm >= problem.fisher_bc
+    fisher_bc, fisher_idm = problem.fisher()
+    assert_within(Measured.mean_of(bc**2), fisher_bc)
+    assert_within(Measured.mean_of(idm**2), fisher_idm)
+    assert fisher_idm >= fisher_bc
     # eta = exp(2 I(a; s'|s)): in this family the information about the action is the gain in samples.
-    assert problem.fisher_idm / problem.fisher_bc == pytest.approx(np.exp(2 * problem.cross_entropy_gap))
+    assert fisher_idm / fisher_bc == pytest.approx(np.exp(2 * problem.cross_entropy_gap))
 
 
 @pytest.mark.parametrize("control", CONTROLS)
 def test_without_assumption_4_there_is_no_gain_to_have(control):
     # When the state predictor moves with the parameter, IDM and predictor together know what BC knows.
     problem = LinearGaussian(control=control, state_std=1.4)
-    assert sum(problem.information_split) == pytest.approx(problem.fisher_bc)
+    assert sum(problem.information_split) == pytest.approx(problem.fisher()[0])
 
 
 @pytest.mark.parametrize("control", (0.5, 1.0, 2.0))
 def test_theorem_2_predicts_the_samples_needed_by_linear_estimators(control, rng):
     problem = LinearGaussian(control=control)
-    mse = 1 / (120 * problem.fisher_idm)
-    eta = sample_efficiency(problem.fisher_bc, problem.fisher_idm, mse)
+    mse = 1 / (120 * problem.fisher()[1])
+    eta = sample_efficiency(problem.fisher(), mse)
     assert eta == pytest.approx(1 + control**2)
-    measured = measured_efficiency(SIZES, *theory_gaussian.squared_errors(problem, SIZES, 4000, rng), mse)
+    measured = measured_efficiency(SIZES, *problem.squared_errors(SIZES, 4000, rng), mse)
     assert measured.error < 0.05 * eta
     assert abs(measured.value - eta) < 3 * measured.error + 0.02 * eta
 
@@ -260,11 +257,11 @@ def test_theorem_2_predicts_the_samples_needed_by_linear_estimators(control, rng
 @pytest.mark.parametrize(("shrink_bc", "shrink_idm"), [(0.95, 1.0), (1.0, 0.95), (0.95, 0.95)])
 def test_theorem_2_predicts_the_effect_of_biases(shrink_bc, shrink_idm, rng):
     problem = LinearGaussian(control=1.0)
-    mse = 1 / (120 * problem.fisher_idm)
+    mse = 1 / (120 * problem.fisher()[1])
     slopes = shrink_bc - 1, shrink_idm - 1
     biases = slopes[0] * problem.gain, slopes[1] * problem.gain
-    eta = sample_efficiency(problem.fisher_bc, problem.fisher_idm, mse, *biases, *slopes)
-    errors = theory_gaussian.squared_errors(problem, SIZES, 4000, rng, shrink_bc, shrink_idm)
+    eta = sample_efficiency(problem.fisher(), mse, biases, slopes)
+    errors = problem.squared_errors(SIZES, 4000, rng, (shrink_bc, shrink_idm))
     measured = measured_efficiency(SIZES, *errors, mse)
     assert abs(measured.value - eta) < 3 * measured.error + 0.02 * eta
     if shrink_bc == shrink_idm:  # Corollary 2: equal biases cancel
@@ -276,8 +273,8 @@ def test_theorem_2_predicts_the_effect_of_biases(shrink_bc, shrink_idm, rng):
 @pytest.mark.parametrize("strength", (1.0, 2.0))
 def test_theorem_2_predicts_the_samples_needed_by_tabular_estimators(strength, rng):
     problem = TabularProblem.telling(strength)
-    bc, idm = theory_fisher.fisher_informations(problem)
-    errors = theory_fisher.squared_errors(problem, SIZES[::2], 2000, rng)
+    bc, idm = problem.fisher()
+    errors = problem.squared_errors(SIZES[::2], 2000, rng)
     eta, mse = idm / bc, 1 / (150 * idm)
     measured = measured_efficiency(SIZES[::2], *errors, mse)
     assert abs(measured.value - eta) < 3 * measured.error + 0.03 * eta
@@ -286,7 +283,7 @@ def test_theorem_2_predicts_the_samples_needed_by_tabular_estimators(strength, r
 
 def test_an_error_below_the_bias_is_refused():
     with pytest.raises(ValueError, match="below a squared bias"):
-        sample_efficiency(1.0, 2.0, mse=0.01, bias_bc=0.1)
+        sample_efficiency((1.0, 2.0), mse=0.01, bias=(0.1, 0.0))
 
 
 def test_samples_needed_interpolates_and_refuses_errors_off_the_curve():
@@ -307,7 +304,7 @@ def test_bad_problems_are_refused_in_one_sentence():
     with pytest.raises(ValueError, match="futures are negative or do not sum to 1"):
         TabularProblem(good.states, 2 * good.futures, good.actions, good.values)
     with pytest.raises(ValueError, match="finite variance"):
-        theory_gaussian.gap_terms(LinearGaussian(), LinearGaussian().true_predictor, 2, 10)
+        LinearGaussian().gap_terms(LinearGaussian().true_predictor, (2, 10))
 
 
 @pytest.fixture(scope="module")
@@ -325,10 +322,10 @@ def test_every_check_of_the_report_holds(report):
 
 
 def test_a_check_that_fails_is_said_to_fail():
-    row = theory._row("Theorem 1", "tabular", "", 1.0, "=", Measured(1.5, 0.1))
+    row = theory.compare("Theorem 1", "tabular", "", 1.0, "=", Measured(1.5, 0.1))
     assert not row["holds"]
-    assert theory._row("Lemma 1", "tabular", "", 1.0, ">=", Measured(0.9, 0.0))["holds"] is False
-    assert theory._row("Assumption 1 broken", "tabular", "", 1.0, "!=", Measured(1.1, 0.1))["holds"] is False
+    assert theory.compare("Lemma 1", "tabular", "", 1.0, ">=", Measured(0.9, 0.0))["holds"] is False
+    assert theory.compare("Assumption 1 broken", "tabular", "", 1.0, "!=", Measured(1.1, 0.1))["holds"] is False
 
 
 def test_the_report_writes_a_table_and_a_picture_and_nothing_else(report):

@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,12 +14,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pidm_nav.agents import AGENTS, NavPolicy, TrainConfig, load_agent, train
-from pidm_nav.agents.pidm import PIDMConfig
-from pidm_nav.agents.policy import AgentConfig
-from pidm_nav.agents.train import preset
-from pidm_nav.commands.agents import evaluate as evaluate_command
-from pidm_nav.commands.agents import train as train_command
+from pidm_nav.agents import (
+    AGENTS,
+    BC,
+    PIDM,
+    NavPolicy,
+    PIDMConfig,
+    TrainConfig,
+    choose_preset,
+    load_agent,
+    train,
+)
+from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.experts.astar import AStarExpert
@@ -27,8 +33,8 @@ from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.rollout import evaluate
 from pidm_nav.world2d.layout import Layout
 
-SMALL = {"encoder_sizes": (64, 64), "head_sizes": (32,)}
-TINY = TrainConfig(steps=60, batch_size=32, log_every=20)
+SMALL: dict[str, Any] = {"encoder_sizes": (64, 64), "head_sizes": (32,)}
+TINY: dict[str, Any] = {"steps": 60, "batch_size": 32, "log_every": 20, **SMALL}
 MAP = """
 ###########
 #.........#
@@ -53,10 +59,6 @@ def rooms() -> DemoDataset:
     return collect(AStarExpert(layout), "custom", episodes=5, seed=0, layout=layout.text)
 
 
-def options(agent: str) -> AgentConfig:
-    return PIDMConfig(**SMALL) if agent == "pidm" else AgentConfig(**SMALL)  # type: ignore[arg-type]
-
-
 def weights(agent: NavPolicy) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in agent.state_dict().items()}
 
@@ -68,10 +70,9 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 @pytest.mark.parametrize("agent", list(AGENTS))
 def test_every_agent_learns_a_small_task(agent: str, rooms: DemoDataset) -> None:
     layout = rooms.source["env_kwargs"]["layout"]
-    config = TrainConfig(steps=400, batch_size=64)
-    trained = train(agent, rooms, config, options=options(agent))
+    trained = train(agent, rooms, steps=400, batch_size=64, **SMALL)
     result = evaluate(trained, "custom", episodes=20, seed=1, max_steps=150, layout=layout)
-    untrained = train(agent, rooms, replace(config, steps=1), options=options(agent))
+    untrained = train(agent, rooms, steps=1, batch_size=64, **SMALL)
     assert result.mean_goal_ratio > 0.8
     if trained.trainable and agent == "bc":
         start = evaluate(untrained, "custom", episodes=20, seed=1, max_steps=150, layout=layout)
@@ -81,39 +82,35 @@ def test_every_agent_learns_a_small_task(agent: str, rooms: DemoDataset) -> None
 @pytest.mark.parametrize("agent", ["bc", "pidm"])
 def test_a_seed_gives_the_same_weights_bit_for_bit(agent: str, dataset: DemoDataset) -> None:
     torch.manual_seed(1)
-    first = weights(train(agent, dataset, TINY, options=options(agent)))
+    first = weights(train(agent, dataset, **TINY))
     torch.manual_seed(2)  # global state must not matter
-    again = weights(train(agent, dataset, TINY, options=options(agent)))
-    other = weights(train(agent, dataset, replace(TINY, seed=1), options=options(agent)))
+    again = weights(train(agent, dataset, **TINY))
+    other = weights(train(agent, dataset, **TINY, seed=1))
     assert same(first, again)
     assert not same(first, other)
 
 
 def test_global_state_of_torch_is_left_alone(dataset: DemoDataset) -> None:
     threads, state = torch.get_num_threads(), torch.random.get_rng_state()
-    train("bc", dataset, TINY, options=options("bc"))
+    train("bc", dataset, **TINY)
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
 KILLED = """
 import sys
-from pidm_nav.agents import TrainConfig, train
-from pidm_nav.agents import loop
-from pidm_nav.agents.pidm import PIDMConfig
-from pidm_nav.agents.policy import AgentConfig
+from pidm_nav.agents import loop, train
 from pidm_nav.demos.formats.npz import load_demos
 import os, signal
 agent, demos, out = sys.argv[1:]
-make = PIDMConfig if agent == "pidm" else AgentConfig
 save = loop.save_state
 def save_then_die(folder, policy, optimizer, average, step, identity):
     save(folder, policy, optimizer, average, step, identity)
     if step == 300:
         os.kill(os.getpid(), signal.SIGKILL)
 loop.save_state = save_then_die
-config = TrainConfig(steps=400, batch_size=32, save_every=100, log_every=50, average=0.9)
-train(agent, load_demos(demos), config, out, options=make(encoder_sizes=(64, 64), head_sizes=(32,)))
+settings = {"steps": 400, "batch_size": 32, "save_every": 100, "log_every": 50, "average": 0.9}
+train(agent, load_demos(demos), out=out, encoder_sizes=(64, 64), head_sizes=(32,), **settings)
 """
 
 
@@ -127,9 +124,9 @@ def test_a_killed_training_ends_with_the_same_weights(agent: str, dataset: DemoD
     done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (out / "agent.json").exists()
-    config = TrainConfig(steps=400, batch_size=32, save_every=100, log_every=50, average=0.9)
-    resumed = train(agent, load_demos(demos), config, out, options=options(agent))
-    whole = train(agent, load_demos(demos), config, options=options(agent))
+    settings = {"steps": 400, "batch_size": 32, "save_every": 100, "log_every": 50, "average": 0.9, **SMALL}
+    resumed = train(agent, load_demos(demos), out=out, **settings)
+    whole = train(agent, load_demos(demos), **settings)
     assert same(weights(resumed), weights(whole))
     steps = [json.loads(line)["step"] for line in (out / "losses.jsonl").read_text().splitlines()]
     assert steps == [50, 100, 150, 200, 250, 300, 350, 400]
@@ -140,28 +137,39 @@ def test_another_trainings_state_is_refused(dataset: DemoDataset, tmp_path: Path
     def stop(step: int, agent: NavPolicy) -> None:
         raise KeyboardInterrupt
 
-    config = TrainConfig(steps=60, batch_size=32, save_every=20, checkpoints=(30,))
+    settings = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
     with pytest.raises(KeyboardInterrupt):
-        train("bc", dataset, config, tmp_path, options=options("bc"), on_checkpoint=stop)
+        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **settings)
     with pytest.raises(ValueError, match="unfinished training of another"):
-        train("bc", dataset, replace(config, seed=5), tmp_path, options=options("bc"))
+        train("bc", dataset, out=tmp_path, **settings, seed=5)
     state = tmp_path / "training.safetensors"
     state.write_bytes(state.read_bytes()[:1000])
     with pytest.raises(ValueError, match="damaged"):
-        train("bc", dataset, config, tmp_path, options=options("bc"))
+        train("bc", dataset, out=tmp_path, **settings)
+
+
+def test_a_training_is_not_resumed_with_other_predictor_data(dataset: DemoDataset, tmp_path: Path) -> None:
+    def stop(step: int, agent: NavPolicy) -> None:
+        raise KeyboardInterrupt
+
+    settings = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
+    with pytest.raises(KeyboardInterrupt):
+        train("pidm", dataset[:1], out=tmp_path, predictor_data=dataset[1:2], on_checkpoint=stop, **settings)
+    with pytest.raises(ValueError, match="unfinished training of another"):
+        train("pidm", dataset[:1], out=tmp_path, predictor_data=dataset[2:3], **settings)
 
 
 def test_checkpoints_are_agents_and_do_not_disturb(dataset: DemoDataset, tmp_path: Path) -> None:
-    config = replace(TINY, average=0.9)
-    plain = train("bc", dataset, config, options=options("bc"))
+    plain = train("bc", dataset, **TINY, average=0.9)
     seen: list[int] = []
     kept = train(
         "bc",
         dataset,
-        replace(config, checkpoints=(20, 40, 60)),
-        tmp_path,
-        options=options("bc"),
+        out=tmp_path,
         on_checkpoint=lambda step, agent: seen.append(step),
+        checkpoints=(20, 40, 60),
+        average=0.9,
+        **TINY,
     )
     assert same(weights(plain), weights(kept))
     assert seen == [20, 40, 60]
@@ -173,7 +181,7 @@ def test_checkpoints_are_agents_and_do_not_disturb(dataset: DemoDataset, tmp_pat
 
 
 def test_losses_fall_and_are_written(dataset: DemoDataset, tmp_path: Path) -> None:
-    train("bc", dataset, TrainConfig(steps=200, batch_size=64, log_every=50), tmp_path, options=options("bc"))
+    train("bc", dataset, out=tmp_path, steps=200, batch_size=64, log_every=50, **SMALL)
     lines = [json.loads(line) for line in (tmp_path / "losses.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [50, 100, 150, 200]
     assert lines[-1]["loss"] < lines[0]["loss"]
@@ -182,29 +190,47 @@ def test_losses_fall_and_are_written(dataset: DemoDataset, tmp_path: Path) -> No
 
 
 def test_a_finished_folder_is_not_overwritten(dataset: DemoDataset, tmp_path: Path) -> None:
-    train("retrieval-bc", dataset, TINY, tmp_path)
+    train("retrieval-bc", dataset, out=tmp_path, **TINY)
     with pytest.raises(ValueError, match="already holds a trained agent"):
-        train("retrieval-bc", dataset, TINY, tmp_path)
-    train("bc", dataset, TINY, tmp_path, overwrite=True, options=options("bc"))
+        train("retrieval-bc", dataset, out=tmp_path, **TINY)
+    train("bc", dataset, out=tmp_path, overwrite=True, **TINY)
     assert load_agent(tmp_path).name == "bc"
 
 
 def test_mse_and_whole_batches_train_too(dataset: DemoDataset) -> None:
-    config = TrainConfig(steps=100, batch_size=4096, loss="mse")
     for agent in ("bc", "pidm"):
-        trained = train(agent, dataset, config, options=options(agent))
+        trained = train(agent, dataset, steps=100, batch_size=4096, loss="mse", **SMALL)
         actions, _ = trained.predict(dataset[0].observations[:-1])
         assert np.square(actions - dataset[0].actions).mean() < 0.8 * np.square(dataset[0].actions).mean()
 
 
 def test_the_papers_recipe_is_as_published() -> None:
-    pidm = preset("paper", "pidm", "maze")
+    pidm = PIDM.preset("paper", "maze").training
     assert (pidm.steps, pidm.batch_size, pidm.rate(0), pidm.rate(99_999)) == (100_000, 4096, 1e-5, 1e-5)
-    bc = preset("paper", "bc", "four-room")
+    bc = BC.preset("paper", "four-room").training
     assert bc.rate(0) == 1e-3 and bc.rate(25_000) == pytest.approx((1e-3 + 1e-6) / 2)
     assert bc.rate(50_000) == pytest.approx(1e-6) and bc.rate(90_000) == pytest.approx(1e-6)
-    assert preset("paper", "bc", "multiroom").gradient_clip is None
-    assert preset("fast", "pidm", "maze") == preset("fast", "pidm", "zigzag") == TrainConfig()
+    assert BC.preset("paper", "multiroom").training.gradient_clip is None
+    assert BC.preset("paper", "zigzag") == BC.preset("paper", "maze") == BC.preset("paper", "Pendulum-v1")
+    assert not any(kind.preset("paper", "maze").options.scale_observations for kind in AGENTS.values())
+
+
+def test_every_agent_has_its_own_learning_rate(dataset: DemoDataset) -> None:
+    rates = {agent: choose_preset(agent, dataset, steps=5).training.learning_rate for agent in ("bc", "pidm")}
+    assert rates == {"bc": 3e-3, "pidm": 1e-3}
+    assert train("bc", dataset, **TINY).description["training"]["learning_rate"] == 3e-3
+    with pytest.raises(TypeError, match="learning_rate"):
+        TrainConfig(steps=5)  # type: ignore[call-arg]
+
+
+def test_a_preset_can_be_changed_and_passed_as_a_whole(dataset: DemoDataset) -> None:
+    preset = choose_preset("pidm", dataset, "paper", steps=20, horizons=(1, 2), **SMALL)
+    assert isinstance(preset.options, PIDMConfig) and preset.options.horizons == (1, 2)
+    assert (preset.training.steps, preset.training.checkpoints, preset.training.loss) == (20, (), "l1")
+    whole = train("pidm", dataset, preset)
+    named = train("pidm", dataset, "paper", steps=20, horizons=(1, 2), **SMALL)
+    assert whole.config == named.config == preset.options and same(weights(whole), weights(named))
+    assert choose_preset("bc", dataset, "paper", steps=7000).training.checkpoints == (5000,)
 
 
 @pytest.mark.parametrize(
@@ -212,13 +238,15 @@ def test_the_papers_recipe_is_as_published() -> None:
     [
         ({"steps": 0}, "steps is 0"),
         ({"loss": "huber"}, "choose l1 or mse"),
-        ({"learning_rate": 0.0}, "above 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0: it must be above 0"),
+        ({"learning_rate": 1e30}, r"learning_rate is 1e\+30: it must be above 0 and below 10"),
+        ({"seed": -1}, "seed is -1: seeds are 0 or more"),
         ({"steps": 10, "checkpoints": (11,)}, "within the 10 steps"),
     ],
 )
 def test_impossible_configurations_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TrainConfig(**changes)  # type: ignore[arg-type]
+        TrainConfig(**{"learning_rate": 1e-3, **changes})  # type: ignore[arg-type]
 
 
 def test_unknown_names_are_refused(dataset: DemoDataset) -> None:
@@ -227,7 +255,15 @@ def test_unknown_names_are_refused(dataset: DemoDataset) -> None:
     with pytest.raises(ValueError, match="choose one of fast, paper"):
         train("bc", dataset, "slow")
     with pytest.raises(ValueError, match="give a AgentConfig"):
-        train("bc", dataset, TINY, options=PIDMConfig())
+        train("bc", dataset, PIDM.preset("fast"))
+    with pytest.raises(ValueError, match="'horizon': did you mean horizons"):
+        train("pidm", dataset, horizon=3)
+    with pytest.raises(ValueError, match="no setting of this agent or its training is called 'predictor'"):
+        train("bc", dataset, predictor="learned")
+    with pytest.raises(ValueError, match="frames, frame_size, history are for images"):
+        train("bc", dataset, history=(0, 3))
+    with pytest.raises(ValueError, match="is not for demonstrations that have no images: choose fast or paper"):
+        train("bc", dataset, "pixels")
 
 
 def test_it_works_on_somebody_elses_environment() -> None:
@@ -243,36 +279,60 @@ def test_it_works_on_somebody_elses_environment() -> None:
         episodes.append(Episode(np.stack(observations), np.stack(actions), np.zeros(50), False, True))
     dataset = DemoDataset("Pendulum-v1", tuple(episodes))
     for agent in AGENTS:
-        trained = train(agent, dataset, TrainConfig(steps=200, batch_size=32), options=options(agent))
+        trained = train(agent, dataset, steps=200, batch_size=32, **SMALL)
         states = np.concatenate([each.observations[:-1] for each in dataset])
         wanted = np.concatenate([each.actions for each in dataset])
         actions, _ = trained.predict(states)
         assert actions.shape == wanted.shape
         assert np.abs(actions - wanted).mean() < 0.3
-    with pytest.raises(ValueError, match="give observation_space"):
-        train("bc", DemoDataset("Nobodys-Env-v0", tuple(episodes)), TINY)
+    with pytest.raises(ValueError, match="give its spaces as env_spaces"):
+        train("bc", DemoDataset("Nobodys-Env-v0", tuple(episodes)), **TINY)
 
 
 def test_the_commands_train_and_evaluate(
     dataset: DemoDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    demos, out = tmp_path / "demos.npz", tmp_path / "run"
+    demos, out = str(tmp_path / "demos.npz"), tmp_path / "run"
     save_demos(dataset, demos)
-    train_command("pidm", task="FourRoom", demos=str(demos), num_demos=2, out=out, steps=20, batch_size=32)
+    small = ["--steps", "20", "--batch-size", "32"]
+    main(
+        [
+            "train",
+            "--agent",
+            "pidm",
+            "--task",
+            "FourRoom",
+            "--demos",
+            demos,
+            "--num-demos",
+            "2",
+            "--out",
+            str(out),
+            *small,
+        ]
+    )
     assert load_agent(out).description["data"]["episodes"] == 2
     video = tmp_path / "episode.gif"
-    evaluate_command(out, episodes=2, per_episode=True, video=video)
+    main(["evaluate", str(out), "--episodes", "2", "--per-episode", "--video", str(video)])
     printed = capsys.readouterr().out
-    assert "of the goals reached" in printed and video.stat().st_size > 0
-    with pytest.raises(ValueError, match="are of four-room, not of maze"):
-        train_command("bc", task="maze", demos=str(demos), out=tmp_path / "other")
-    with pytest.raises(ValueError, match="nothing to learn from"):
-        train_command("bc")
-    with pytest.raises(ValueError, match="sample 9 of 3"):
-        train_command("bc", demos=str(demos), num_demos=9)
+    assert "of the goals" in printed and video.stat().st_size > 0
+    main(["train", "--agent", "bc", "--demos", demos, "--preset", "paper", "--out", str(tmp_path / "paper"), *small])
+    agent = load_agent(tmp_path / "paper")
+    assert agent.description["training"]["learning_rate"] == 1e-3 and not agent.config.scale_observations
+    for words, message in (
+        (["--agent", "bc", "--task", "maze", "--demos", demos], "are of four-room, not of maze"),
+        (["--agent", "bc"], "nothing to learn from"),
+        (["--agent", "bc", "--demos", demos, "--num-demos", "9"], "sample 9 of 3"),
+        (["--agent", "bc", "--demos", demos, "--predictor", "learned"], "error: "),
+        (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
+        (["--agent", "bc", "--demos", demos, "--seed", "-1"], "error: "),
+    ):
+        with pytest.raises(SystemExit):
+            main(["train", *words, "--out", str(tmp_path / "other")])
+        assert message in capsys.readouterr().err
 
 
 def test_saved_tensors_are_plain_safetensors(dataset: DemoDataset, tmp_path: Path) -> None:
-    train("pidm", dataset, TINY, tmp_path, options=options("pidm"))
+    train("pidm", dataset, out=tmp_path, **TINY)
     tensors = load_file(next(tmp_path.glob("weights-*.safetensors")))
     assert tensors["memory.states"].shape == (dataset.num_steps, 14)

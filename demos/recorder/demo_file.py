@@ -1,18 +1,18 @@
-"""The file a person's episodes are recorded to."""
+"""The file that a person's episodes are recorded to."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pidm_nav.demos.dataset import DemoDataset, Episode
+from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import load_demos, save_demos
-from pidm_nav.world2d.world import World
-from pidm_nav.world3d.env import NavEnv3D
-from pidm_nav.world3d.levels import is_3d
+from pidm_nav.episode import Episode
+from pidm_nav.files import writable_folder
+from pidm_nav.tasks import Task
+from pidm_nav.version import __version__
 
 
 class DemoFile:
@@ -21,66 +21,50 @@ class DemoFile:
     Writing takes longer the more episodes there are; the person does not wait for it, but the next episode does.
 
     Args:
-        path: an existing file is added to if it is of the same task and environment's arguments.
-        task: its name, or `custom`.
+        path: an existing file is added to if it has the same task and the same environment's arguments.
+        task: the task that is played.
         env_kwargs: the environment's arguments.
     """
 
-    def __init__(self, path: str | Path, task: str, env_kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, task: Task, env_kwargs: Mapping[str, Any]) -> None:
         self.path, self.task, self.env_kwargs = Path(path), task, dict(env_kwargs)
         if self.path.suffix != ".npz":
             raise ValueError(f"cannot record to '{path}': give a name that ends in .npz")
-        self._before = load_demos(self.path) if self.path.exists() else None
-        if self._before is not None:
-            self._check(self._before)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(f"cannot record to '{path}' ({error.strerror}): choose another place") from None
-        self._added: list[DemoDataset] = []
+        self._parts = [load_demos(self.path)] if self.path.exists() else []
+        for part in self._parts:
+            self._check(part)
+        self.num_before = sum(map(len, self._parts))  # episodes that the file held at the start
+        writable_folder(self.path.parent)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="save")
         self._writing: Future[None] | None = None
 
     def __len__(self) -> int:
-        """How many episodes it holds, or will when it is written."""
-        return self.num_before + len(self._added)
-
-    @property
-    def num_before(self) -> int:
-        """How many it held at the start."""
-        return 0 if self._before is None else len(self._before)
+        """Return how many episodes the file holds, or will hold when it is written."""
+        return sum(map(len, self._parts))
 
     @property
     def seeds(self) -> set[int | None]:
-        """The seeds of the episodes it holds."""
-        parts = [*([self._before] if self._before is not None else []), *self._added]
-        return {episode.seed for part in parts for episode in part}
+        """The seeds of the episodes in the file."""
+        return {episode.seed for part in self._parts for episode in part}
 
     @property
-    def added(self) -> list[Episode]:
-        """The episodes of this session."""
-        return [part[0] for part in self._added]
+    def added(self) -> list[DemoDataset]:
+        """The episodes of this session, each as a dataset of its own."""
+        return self._parts[1:] if self.num_before else self._parts
 
     def append(self, episode: Episode, settings: Mapping[str, Any]) -> None:
         """Keep an episode, made with these settings (device, frame rate)."""
-        from pidm_nav import __version__
-
-        source = {
-            "made_by": "human",
-            "settings": dict(settings),
-            "env_kwargs": self.env_kwargs,
-            "version": __version__,
-        }
-        self._added.append(DemoDataset(self.task, (episode,), source))
+        made = {"made_by": "human", "settings": dict(settings), "env_kwargs": self.env_kwargs, "version": __version__}
+        self._parts.append(DemoDataset(self.task.name, (episode,), made))
         self._write()
 
     def drop_last(self) -> None:
         """Drop the last episode of this session."""
-        self._added.pop()
+        self._parts.pop()
         self._write()
 
     def is_written(self) -> bool:
-        """Whether all is on disk; raises what went wrong when it could not be written."""
+        """Return whether all is on disk; raise what went wrong when it could not be written."""
         if self._writing is not None and self._writing.done():
             writing, self._writing = self._writing, None
             writing.result()
@@ -92,8 +76,7 @@ class DemoFile:
         self.is_written()
 
     def _write(self) -> None:
-        parts = [*([self._before] if self._before is not None else []), *self._added]
-        self._writing = self._worker.submit(self._save, parts)
+        self._writing = self._worker.submit(self._save, list(self._parts))
 
     def _save(self, parts: list[DemoDataset]) -> None:
         if parts:
@@ -102,21 +85,22 @@ class DemoFile:
             self.path.unlink(missing_ok=True)
 
     def _check(self, before: DemoDataset) -> None:
-        """Refuse a file whose episodes are of another environment."""
-        if before.task != self.task:
+        """Refuse a file whose episodes are from another environment."""
+        if before.task != self.task.name:
             raise ValueError(
-                f"'{self.path}' holds demonstrations of {before.task}, not of {self.task}: give another --out"
+                f"'{self.path}' holds demonstrations of {before.task}, not of {self.task.name}: give another --out"
             )
-        parameters = inspect.signature(NavEnv3D if is_3d(self.task) else World).parameters
-        usual = {
-            name: list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default  # as in JSON
-            for name, parameter in parameters.items()
-        }
-        for part in before.source.get("parts", [before.source]):
-            theirs, ours = {**usual, **part.get("env_kwargs", {})}, {**usual, **self.env_kwargs}
-            other = [name for name in ours if theirs.get(name) != ours[name]]
-            if other:
-                raise ValueError(
-                    f"'{self.path}' was recorded with another {other[0]} ({theirs.get(other[0])!r}, "
-                    f"not {ours[other[0]]!r}): give the same, or another --out"
-                )
+        ours = _plain({**self.task.defaults, **self.env_kwargs})
+        for source in before.source.get("parts", [before.source]):
+            theirs = _plain({**self.task.defaults, **source.get("env_kwargs", {})})
+            for name in ours.keys() | theirs.keys():
+                if ours.get(name) != theirs.get(name):
+                    raise ValueError(
+                        f"'{self.path}' was recorded with another {name} ({theirs.get(name)!r}, "
+                        f"not {ours.get(name)!r}): give the same one, or another --out"
+                    )
+
+
+def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments as JSON gives them back."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()}

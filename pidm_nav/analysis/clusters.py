@@ -1,4 +1,4 @@
-"""States in clusters: what stands for "the same state" where states are continuous."""
+"""Clusters of states: what counts as "the same state" where states are continuous."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ from numpy.typing import NDArray
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_states
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.state import POSITION
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+def has_states(dataset: DemoDataset) -> bool:
+    """Return whether a dataset is of a 2D task, whose states show the goals and whose map can be drawn."""
+    return dataset.task in TASKS and TASKS[dataset.task].shows_goals
+
+
+def check_map(dataset: DemoDataset) -> None:
+    """Refuse demonstrations that have no map to draw on."""
+    if not has_states(dataset):
+        raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D navigation task")
+
+
 def state_dataset(dataset: DemoDataset) -> DemoDataset:
-    """The dataset with full states for observations, where it is of a navigation task."""
-    if dataset.task not in TASKS and dataset.task != "custom":
+    """Return the dataset with full states as observations, if it is of a 2D task; any other stays as it is."""
+    if not has_states(dataset):
         return dataset
     episodes = (replace(episode, observations=demo_states(dataset, i)) for i, episode in enumerate(dataset))
     kept = {k: v for k, v in dataset.env_kwargs.items() if k not in ("relative_goals", "observe_goals")}
@@ -29,40 +41,46 @@ def state_dataset(dataset: DemoDataset) -> DemoDataset:
 
 @dataclass(frozen=True, eq=False)
 class StateClusters:
-    """K-means centres, and how states are scaled to be compared with them."""
+    """K-means centers, and how states are scaled to be compared with them."""
 
     features: Integers  # (F,) columns of the state that vary
     weight: Floats  # (F,)
-    centres: Floats  # (K, F) scaled
+    centers: Floats  # (K, F) scaled
 
     def scale(self, states: Array) -> Floats:
-        """(N, F) what distances are measured in."""
-        scaled: Floats = states[:, self.features].astype(np.float64) * self.weight
-        return scaled
+        """Return the scaled features (N, F) in which distances are measured."""
+        return np.asarray(states[:, self.features].astype(np.float64) * self.weight)
 
     def assign(self, states: Array) -> Integers:
-        """(N,) the cluster of each state."""
-        from scipy.spatial import cKDTree
+        """Return the cluster (N,) of each state."""
+        return nearest(self.scale(states), self.centers)
 
-        return np.asarray(cKDTree(self.centres).query(self.scale(states))[1], dtype=np.int64)
+
+def nearest(points: Array, candidates: Array) -> Integers:
+    """Return for each point the index of its nearest candidate."""
+    from scipy.spatial import cKDTree
+
+    return np.asarray(cKDTree(candidates).query(points)[1], dtype=np.int64)
 
 
 def cluster_states(
-    dataset: DemoDataset, clusters: int, rng: np.random.Generator, keep_goals_apart: bool = True
+    dataset: DemoDataset, clusters: int | None, rng: np.random.Generator, keep_goals_apart: bool = True
 ) -> StateClusters:
-    """K-means on every state of a dataset.
+    """Run K-means on every state of a dataset.
 
     Args:
         dataset: demonstrations with full states, see `state_dataset`.
-        clusters: K.
-        rng: draws the first centres.
-        keep_goals_apart: weigh a reached flag by twice the diagonal of where positions lie, so that no cluster
-            mixes states that head for different goals. Off, a flag counts as one pixel, that is nothing.
+        clusters: K; defaults to 500, or to one cluster per four steps where there are fewer than 2,000 steps.
+        rng: draws the first centers.
+        keep_goals_apart: weight a reached flag by twice the diagonal of the region that positions cover, so that no
+            cluster mixes states that head for different goals. Otherwise a flag counts as one pixel, that is nothing.
     """
     from sklearn.cluster import KMeans
 
     if dataset.episodes[0].observations.ndim != 2:
-        raise ValueError("these demonstrations hold images: clusters need states, one row of numbers a step")
+        raise ValueError("these demonstrations hold images: clusters need states, one row of numbers per step")
+    if clusters is None:
+        clusters = max(1, min(500, dataset.num_steps // 4))
     states = np.concatenate([episode.observations for episode in dataset]).astype(np.float64)
     features = np.flatnonzero(np.ptp(states, axis=0) > 0)
     distinct = len(np.unique(states[:, features], axis=0))
@@ -72,12 +90,11 @@ def cluster_states(
             f"choose 1 to {distinct} clusters, or give more demonstrations"
         )
     weight = np.ones(len(features))
-    if not dataset.goal_flags:  # nothing is known about the units
+    if not has_states(dataset):  # the units are unknown
         weight /= states[:, features].std(axis=0)
     elif keep_goals_apart:
-        apart = 2 * float(np.hypot(*np.ptp(states[:, :2], axis=0)))
+        apart = 2 * float(np.hypot(*np.ptp(states[:, POSITION], axis=0)))
         weight[np.isin(features, dataset.goal_flags)] = apart
-    points = states[:, features] * weight
-    # one start from k-means++ is enough with hundreds of centres: others differ in the third digit
-    found = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(points)
-    return StateClusters(features, weight, found.cluster_centers_)
+    # One start from k-means++ is enough with hundreds of centers: others differ in the third digit.
+    means = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(states[:, features] * weight)
+    return StateClusters(features, weight, means.cluster_centers_)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pidm_nav.analysis import figures
 from pidm_nav.analysis.predictor import prediction_errors, predictor_maker
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.plots import color_by_demonstrator, demonstrator_title, legend_entries, panels, task_title, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from pidm_nav.experiments.curves import Curve
     from pidm_nav.experiments.results import Cell
 
+MARKERS = ("o", "s", "D", "^", "v", "P")
+
 
 class Point(NamedTuple):
-    """A sweep's agents of one task, demonstrator and number of demonstrations."""
+    """The agents of a sweep that share one task, demonstrator and number of demonstrations."""
 
     task: str
     demonstrator: str
@@ -40,30 +42,30 @@ class Correlation(NamedTuple):
 
 
 def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], agent: str = "pidm") -> Correlation:
-    """The nearest neighbour's error against rollout performance, over folders that `pidm-nav sweep` wrote.
+    """Compare the nearest neighbor's error with the agents' performance, over folders that `pidm-nav sweep` wrote.
 
     The error is that of a predictor fitted on the very demonstrations an agent learned from, on all others.
 
     Args:
-        results: the folders.
+        results: the folders of the sweeps.
         datasets: the demonstrations that the sweeps drew from.
-        agent: whose performance.
+        agent: the agent whose performance is compared.
     """
     from scipy.stats import spearmanr
 
     from pidm_nav.experiments.results import make_curves, read_manifest, read_results
 
-    known = {_fingerprint(dataset): dataset for dataset in datasets}
+    known = {dataset.sha256: dataset for dataset in datasets}
     points: list[Point] = []
     for folder in results:
         manifest, (done, _) = read_manifest(folder), read_results(folder)
-        for curve in make_curves(done, str(manifest["demos_from"])):
+        for curve in make_curves(done, manifest.demos_from):
             if curve.agent != agent:
                 continue
-            dataset = known.get(manifest["demos"].get(curve.task, {}).get("sha256"))
+            dataset = known.get(manifest.demos[curve.task].sha256) if curve.task in manifest.demos else None
             if dataset is None:
                 raise ValueError(
-                    f"the sweep in '{folder}' learned {curve.task} from other demonstrations than the given: "
+                    f"the sweep in '{folder}' learned {curve.task} from other demonstrations than those given: "
                     "name the same files after --demos"
                 )
             points += _points(curve, dataset, [cell for cell in done if cell.agent == agent])
@@ -73,16 +75,8 @@ def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], 
     return Correlation(points, float(rank.statistic), float(rank.pvalue))
 
 
-def _fingerprint(dataset: DemoDataset) -> str:
-    """The hash of a dataset's numbers that a sweep's manifest has."""
-    digest = hashlib.sha256()
-    for episode in dataset:
-        digest.update(episode.observations.tobytes() + episode.actions.tobytes())
-    return digest.hexdigest()
-
-
 def _points(curve: Curve, dataset: DemoDataset, cells: Sequence[Cell]) -> list[Point]:
-    """Mean error and performance of each size that leaves demonstrations to hold out."""
+    """Return the mean error and performance of each size that leaves demonstrations to hold out."""
     from pidm_nav.experiments.curves import mean_curve
     from pidm_nav.experiments.sweep import sample_demos
 
@@ -96,37 +90,36 @@ def _points(curve: Curve, dataset: DemoDataset, cells: Sequence[Cell]) -> list[P
             if others:
                 errors.append(prediction_errors(make().fit(training), dataset[others]).distance)
         if errors and np.isfinite(ratio):
-            error, who = float(np.mean(errors)), figures.demonstrator(dataset)
-            points.append(Point(curve.task, who, size, len(errors), error, float(ratio)))
+            error, title = float(np.mean(errors)), demonstrator_title(dataset)
+            points.append(Point(curve.task, title, size, len(errors), error, float(ratio)))
     return points
 
 
 def plot_correlation(correlation: Correlation) -> Figure:
-    """Performance against prediction error: a marker a task, a colour a demonstrator, larger for more data."""
-    from matplotlib.lines import Line2D
-
+    """Plot performance against prediction error: markers tell tasks, colors demonstrators, sizes the amount of data."""
     points = correlation.points
-    tasks, names = (figures.unique([getattr(p, key) for p in points]) for key in ("task", "demonstrator"))
-    figure, (ax,) = figures.panels(1, width=7.2, height=4.8)
+    colors = color_by_demonstrator(points)
+    markers = dict(zip(dict.fromkeys(point.task for point in points), cycle(MARKERS), strict=False))
+    figure, (ax,) = panels(1, width=7.2, height=4.8)
     for point in points:
-        marker, hue = figures.MARKERS[tasks.index(point.task) % 6], figures.colour(point.demonstrator, names)
-        size = 5 + 1.3 * np.log2(point.demos)
-        ax.plot(point.error, point.goal_ratio, marker, color=hue, markeredgecolor="white", markersize=size)
-    figures.tidy(ax)
+        style: Any = {"color": colors[point.demonstrator], "markeredgecolor": "white", "markersize": _size(point.demos)}
+        ax.plot(point.error, point.goal_ratio, markers[point.task], **style)
+    tidy(ax)
     ax.set(xlabel="state prediction error (px)", ylabel="goals reached", xscale="log")
     ax.set_ylim(top=1.05)
     ax.set_title(f"Spearman {correlation.spearman:.2f} over {len(points)} settings", fontsize=12)
     ticks = [t for t in (7, 8, 10, 12, 15, 20, 30, 40, 60, 80) if ax.get_xlim()[0] < t < ax.get_xlim()[1]]
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
     ax.set_xticks([], minor=True)
-    handles = [Line2D([], [], color=figures.colour(name, names), lw=4, label=name) for name in names]
-    handles += [
-        Line2D([], [], color="0.4", marker=figures.MARKERS[i % 6], lw=0, label=figures.title(task))
-        for i, task in enumerate(tasks)
-    ]
-    handles += [
-        Line2D([], [], color="0.4", marker="o", lw=0, markersize=5 + 1.3 * np.log2(n), label=f"from {n}")
-        for n in (1, 5, 20)
-    ]
-    ax.legend(handles=handles, frameon=False, fontsize=9, loc="lower left")
+    entries = legend_entries(colors)
+    for task, marker in markers.items():
+        entries += legend_entries({task_title(task): "0.4"}, marker=marker, linewidth=0)
+    for demos in (1, 5, 20):
+        entries += legend_entries({f"from {demos}": "0.4"}, marker="o", linewidth=0, markersize=_size(demos))
+    ax.legend(handles=entries, frameon=False, fontsize=9, loc="lower left")
     return figure
+
+
+def _size(demos: int) -> float:
+    """Return the marker size for a number of demonstrations."""
+    return float(5 + 1.3 * np.log2(demos))

@@ -1,6 +1,6 @@
 """How far ahead can the future be predicted? Future variance and prediction error against k: Appendix F.
 
-The nearest neighbour's future is a draw of p(s_{t+k} | s_t), not its mean, so its squared error is to be about
+The nearest neighbor's future is a draw of p(s_{t+k} | s_t), not its mean, so its squared error should be about
 twice the variance. At k = 1 the variance also holds the width of the clusters.
 """
 
@@ -8,36 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pidm_nav.analysis import figures
-from pidm_nav.analysis.clusters import StateClusters, cluster_states, state_dataset
-from pidm_nav.analysis.predictor import MakePredictor, prediction_errors, predictor_maker
+from pidm_nav.analysis.clusters import Floats, StateClusters, cluster_states, state_dataset
+from pidm_nav.analysis.predictor import prediction_errors, predictor_maker, steps_to_count
+from pidm_nav.analysis.tables import Row, to_rows
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.plots import (
+    color_by_demonstrator,
+    demonstrator_title,
+    draw_band,
+    legend_entries,
+    outside_legend,
+    task_panels,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 HORIZONS = (1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
+MOST_TRAINING = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class HorizonStudy:
+    """The options of `horizon_curve`."""
+
+    predictor: Literal["nearest", "time", "learned"] = "nearest"
+    """State predictor to test."""
+    horizons: tuple[int, ...] = ()
+    """Numbers of steps ahead; by default those of 1, 5, 10, ..., 50 that the shortest episode has."""
+    splits: int = 100
+    """Number of random splits into training and held-out episodes, the same for every horizon."""
+    training: int | None = None
+    """Number of episodes to fit the predictor on; by default four fifths of all, at most 40."""
+    clusters: int | None = None
+    """Number of K-means clusters that stand for knowing the state; by default 500, or a quarter of the steps."""
+    clamp_end: bool = False
+    """Also count steps whose future is cut off by the episode's end, as its last state, which is easy to predict."""
 
 
 def future_variance(dataset: DemoDataset, clusters: StateClusters, horizon: int, clamp_end: bool) -> float:
-    """E[Var(s_{t+k} | s_t)] summed over the state's numbers, s_t known by its cluster.
+    """Return E[Var(s_{t+k} | s_t)] summed over the state's numbers, where s_t is known by its cluster.
 
     A cluster's variance divides by its samples less one; clusters with one sample say nothing and are left out.
     """
-    transitions = dataset.transitions(horizon)
-    now, future = clusters.assign(transitions.state), transitions.future.astype(np.float64)
-    if not clamp_end:
-        lengths = np.array([len(episode) for episode in dataset])
-        whole = transitions.step + horizon <= lengths[transitions.episode]
-        if not whole.any():
-            raise ValueError(f"no episode is longer than {horizon} steps: choose a shorter horizon")
-        now, future = now[whole], future[whole]
+    counted, transitions = steps_to_count(dataset, horizon, clamp_end), dataset.transitions(horizon)
+    now, future = clusters.assign(transitions.state)[counted], transitions.future.astype(np.float64)[counted]
     _, row, count = np.unique(now, return_inverse=True, return_counts=True)
     varying = future[:, np.ptp(future, axis=0) > 0]
     means = np.stack([np.bincount(row, column) / count for column in varying.T], axis=1)
@@ -48,7 +68,7 @@ def future_variance(dataset: DemoDataset, clusters: StateClusters, horizon: int,
 
 @dataclass(frozen=True, eq=False)
 class HorizonCurve:
-    """Future variance (horizons,) and squared prediction error (horizons, splits)."""
+    """Future variance (horizons,) and errors (horizons, splits) of a predictor."""
 
     task: str
     demonstrator: str
@@ -58,78 +78,52 @@ class HorizonCurve:
     squared: Floats
     distance: Floats
 
-    def rows(self) -> list[figures.Row]:
-        """One row a horizon: mean and standard deviation over splits."""
-        rows = []
-        for i, horizon in enumerate(self.horizons):
-            error = float(self.squared[i].mean())
-            row: dict[str, Any] = {"task": self.task, "demonstrator": self.demonstrator}
-            row |= {"predictor": self.predictor, "horizon": horizon, "splits": self.squared.shape[1]}
-            row |= {"future_variance": float(self.variance[i]), "squared_error": error}
-            row |= {"squared_error_std": float(self.squared[i].std())}
-            row |= {"error": float(self.distance[i].mean()), "ratio": error / float(self.variance[i])}
-            rows.append(row)
-        return rows
+    def rows(self) -> list[Row]:
+        """Return one row per horizon: mean and standard deviation over splits."""
+        error = self.squared.mean(axis=1)
+        columns: dict[str, Any] = {"task": self.task, "demonstrator": self.demonstrator, "predictor": self.predictor}
+        columns |= {"horizon": self.horizons, "splits": self.squared.shape[1], "future_variance": self.variance}
+        columns |= {"squared_error": error, "squared_error_std": self.squared.std(axis=1)}
+        return to_rows({**columns, "error": self.distance.mean(axis=1), "ratio": error / self.variance})
 
 
-def horizon_curve(
-    dataset: DemoDataset,
-    predictor: str | MakePredictor = "nearest",
-    horizons: Sequence[int] = HORIZONS,
-    splits: int = 100,
-    training: int = 40,
-    clusters: int = 500,
-    clamp_end: bool = False,
-    *,
-    rng: np.random.Generator,
-) -> HorizonCurve:
-    """Future variance and prediction error for each horizon.
-
-    Args:
-        dataset: demonstrations.
-        predictor: a name in `PREDICTORS`, or a function that makes one.
-        horizons: k.
-        splits: random divisions into training and held-out episodes, the same for every horizon.
-        training: episodes to fit the predictor on.
-        clusters: K of the K-means that stands for knowing s_t.
-        clamp_end: count steps whose future is cut off by the episode's end, as its last state. They are easy to
-            predict, so both curves bend down where k nears the episodes' length.
-        rng: draws clusters and splits.
-    """
-    if splits < 1 or not horizons:
-        raise ValueError(f"{splits} splits of {len(horizons)} horizons: at least one of each is needed")
+def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rng: np.random.Generator) -> HorizonCurve:
+    """Measure the future variance and the prediction error for each horizon; `rng` draws clusters and splits."""
+    study = study or HorizonStudy()
+    if study.splits < 1:
+        raise ValueError(f"splits is {study.splits}: at least 1 is needed")
+    shortest = min(len(episode) for episode in dataset)
+    horizons = study.horizons or tuple(k for k in HORIZONS if k <= shortest)
+    for k in horizons:
+        steps_to_count(dataset, k, study.clamp_end)  # refuses a horizon that no episode has, before any work
+    training = max(1, min(MOST_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
     states = state_dataset(dataset)
-    found = cluster_states(states, clusters, rng)
-    make = predictor_maker(predictor, dataset) if isinstance(predictor, str) else predictor
-    parts = [dataset.split(training, rng) for _ in range(splits)]
-    variance = np.array([future_variance(states, found, k, clamp_end) for k in horizons])
-    errors = np.array(
-        [[prediction_errors(make().fit(first, k), second, k, clamp_end) for first, second in parts] for k in horizons]
-    )  # (horizons, splits, 3)
-    name = predictor if isinstance(predictor, str) else make().name
-    who = figures.demonstrator(dataset)
-    return HorizonCurve(dataset.task, who, name, tuple(horizons), variance, errors[:, :, 1], errors[:, :, 0])
+    found = cluster_states(states, study.clusters, rng)
+    make = predictor_maker(study.predictor, dataset)
+    parts = [dataset.split(training, rng) for _ in range(study.splits)]
+    variance = np.array([future_variance(states, found, k, study.clamp_end) for k in horizons])
+    errors = np.empty((3, len(horizons), study.splits))
+    for i, k in enumerate(horizons):
+        for j, (first, second) in enumerate(parts):
+            errors[:, i, j] = prediction_errors(make().fit(first, k), second, k, study.clamp_end)
+    distance, squared, _ = errors
+    return HorizonCurve(
+        dataset.task, demonstrator_title(dataset), study.predictor, horizons, variance, squared, distance
+    )
 
 
 def plot_horizon_curves(curves: Sequence[HorizonCurve]) -> Figure:
-    """Variance (dashed) and squared error (line) against k: a panel a task, a colour a demonstrator."""
-    from matplotlib.lines import Line2D
-
-    tasks, names = (figures.unique([getattr(c, key) for c in curves]) for key in ("task", "demonstrator"))
-    figure, axes = figures.panels(len(tasks), width=4.6, height=3.2)
-    for ax, task in zip(axes, tasks, strict=True):
-        for curve in (c for c in curves if c.task == task):
-            hue = figures.colour(curve.demonstrator, names)
-            mean, std = curve.squared.mean(axis=1), curve.squared.std(axis=1)
-            low = np.maximum(mean - std, mean / 10)  # a logarithmic axis has no room for zero
-            ax.fill_between(curve.horizons, low, mean + std, color=hue, alpha=0.18, linewidth=0)
-            ax.plot(curve.horizons, mean, color=hue, marker="o", markersize=4)
-            ax.plot(curve.horizons, curve.variance, color=hue, linestyle="--", marker="s", markersize=3)
-        figures.tidy(ax)
+    """Plot variance (dashed) and squared error (line) against k: one panel per task, one color per demonstrator."""
+    colors, (figure, parts) = color_by_demonstrator(curves), task_panels(curves)
+    for ax, own in parts:
+        for curve in own:
+            color = colors[curve.demonstrator]
+            draw_band(ax, curve.horizons, curve.squared, color)
+            ax.plot(curve.horizons, curve.variance, color=color, linestyle="--", marker="s", markersize=3)
+        tidy(ax)
         ax.set(xlabel="horizon k (steps)", ylabel="px²", yscale="log")
-        ax.set_title(figures.title(task), fontsize=12)
-    handles = [Line2D([], [], color=figures.colour(name, names), lw=4, label=name) for name in names]
-    handles.append(Line2D([], [], color="0.3", marker="o", markersize=4, label="squared prediction error"))
-    handles.append(Line2D([], [], color="0.3", ls="--", marker="s", markersize=3, label="Var(future | state)"))
-    figure.legend(handles=handles, frameon=False, ncols=4, loc="outside lower center", fontsize=9)
+    entries = legend_entries(colors)
+    entries += legend_entries({"squared prediction error": "0.3"}, linewidth=1.5, marker="o", markersize=4)
+    entries += legend_entries({"Var(future | state)": "0.3"}, linewidth=1.5, linestyle="--", marker="s", markersize=3)
+    outside_legend(figure, entries)
     return figure

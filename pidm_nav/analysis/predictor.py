@@ -3,7 +3,7 @@
 A predictor is fitted on n episodes and asked about every step of the others. An error is the Euclidean distance
 between predicted and true future observation, in raw numbers (pixels; a wrong reached flag counts as one).
 The noise of the environment bounds it: two draws of the same step lie `noise_floor` px apart on average, and
-the nearest neighbour's future is such a draw.
+the nearest neighbor's future is such a draw.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pidm_nav.analysis import figures
+from pidm_nav.analysis.clusters import Array, Floats
+from pidm_nav.analysis.tables import Row, to_rows
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.plots import color_by_demonstrator, demonstrator_title, draw_band, task_panels, tidy
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.physics import SPEED
 
@@ -25,40 +28,35 @@ if TYPE_CHECKING:
 
     from pidm_nav.agents.predictors import StatePredictor
 
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
 MakePredictor = Callable[[], "StatePredictor"]
 SIZES = (1, 2, 5, 10, 20, 30, 40, 45)
 
 
 class Errors(NamedTuple):
-    """Of one predictor on one set of held-out episodes."""
+    """Errors of one predictor on one set of held-out episodes."""
 
     distance: float  # mean Euclidean distance
     squared: float  # mean squared distance
     wrong_goals: float  # fraction of futures with a wrong number of goals reached; nan without goals
 
 
-def predictor_maker(name: str, dataset: DemoDataset, seed: int = 0) -> MakePredictor:
-    """New predictors of a name in `PREDICTORS`, for observations like the dataset's."""
+def predictor_maker(name: str | MakePredictor, dataset: DemoDataset, seed: int = 0) -> MakePredictor:
+    """Return a function that makes new predictors of a name in `PREDICTORS`, for observations like the dataset's."""
+    from pidm_nav.agents.networks import Scale
     from pidm_nav.agents.predictors import PREDICTORS
 
+    if not isinstance(name, str):
+        return name
     if name not in PREDICTORS:
         raise ValueError(f"no predictor is called '{name}': choose one of {', '.join(PREDICTORS)}")
-    scale = None
-    if name == "learned" or not dataset.goal_flags:
-        from gymnasium import spaces
-
-        from pidm_nav.agents.networks import Scale
-
-        rows = np.concatenate([episode.observations for episode in dataset])
-        scale = Scale(spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32))
-        scale.fit(rows)
+    rows = np.concatenate([episode.observations for episode in dataset])
+    scale = Scale(spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32))
+    scale.fit(rows)
     return lambda: PREDICTORS[name](scale, seed=seed)
 
 
 def predict_episodes(predictor: StatePredictor, dataset: DemoDataset) -> Array:
-    """(M, D) what a predictor says at each step of each episode, as if an agent lived through them."""
+    """Return what a predictor says (M, D) at each step of each episode, as if an agent lived through them."""
     from pidm_nav.agents.predictors import StatePredictor
 
     states = dataset.transitions().state
@@ -77,34 +75,29 @@ def predict_episodes(predictor: StatePredictor, dataset: DemoDataset) -> Array:
     return predicted
 
 
+def steps_to_count(dataset: DemoDataset, horizon: int, clamp_end: bool) -> NDArray[np.bool_]:
+    """Return which steps (M,) have a future within their episode; with `clamp_end`, all steps count."""
+    lengths = np.array([len(episode) for episode in dataset])
+    if horizon > lengths.max():
+        raise ValueError(f"no episode has {horizon} steps, the longest has {lengths.max()}: choose a shorter horizon")
+    transitions = dataset.transitions(horizon)
+    return np.asarray(clamp_end | (transitions.step + horizon <= lengths[transitions.episode]))
+
+
 def prediction_errors(
     predictor: StatePredictor, held_out: DemoDataset, horizon: int = 1, clamp_end: bool = True
 ) -> Errors:
-    """Errors of a fitted predictor on episodes it has not seen.
-
-    Args:
-        predictor: fitted with the same horizon.
-        held_out: episodes to predict.
-        horizon: steps ahead.
-        clamp_end: count the last steps too, whose future is the episode's last state; off leaves them out.
-    """
-    true = held_out.transitions(horizon)
-    difference = predict_episodes(predictor, held_out).astype(np.float64) - true.future
+    """Measure the errors of a predictor, fitted with the same horizon, on episodes it has not seen."""
+    counted = steps_to_count(held_out, horizon, clamp_end)
+    difference = predict_episodes(predictor, held_out).astype(np.float64) - held_out.transitions(horizon).future
+    squared = np.einsum("nd,nd->n", difference, difference)[counted]
     flags = list(held_out.goal_flags)
-    goals = difference[:, flags].sum(axis=1) != 0
-    squared = np.einsum("nd,nd->n", difference, difference)
-    if not clamp_end:
-        lengths = np.array([len(episode) for episode in held_out])
-        whole = true.step + horizon <= lengths[true.episode]
-        if not whole.any():
-            raise ValueError(f"no episode is longer than {horizon} steps: choose a shorter horizon")
-        squared, goals = squared[whole], goals[whole]
-    wrong = float(goals.mean()) if flags else float("nan")
+    wrong = float((difference[counted][:, flags].sum(axis=1) != 0).mean()) if flags else float("nan")
     return Errors(float(np.sqrt(squared).mean()), float(squared.mean()), wrong)
 
 
 def noise_floor(noise_std: float = 0.2) -> float:
-    """Mean distance in px of two draws of the same step: a Rayleigh mean with sqrt(2) times the noise."""
+    """Return the mean distance in px of two draws of the same step: a Rayleigh mean with sqrt(2) times the noise."""
     return float(SPEED * noise_std * np.sqrt(np.pi))
 
 
@@ -121,35 +114,26 @@ class ErrorCurve:
     squared: Floats
     wrong_goals: Floats
 
-    def rows(self) -> list[figures.Row]:
-        """One row a size: mean and standard deviation over subsets."""
-        return [
-            {
-                "task": self.task,
-                "demonstrator": self.demonstrator,
-                "predictor": self.predictor,
-                "horizon": self.horizon,
-                "demos": size,
-                "subsets": self.distance.shape[1],
-                "error": float(self.distance[i].mean()),
-                "error_std": float(self.distance[i].std()),
-                "squared_error": float(self.squared[i].mean()),
-                "wrong_goals": float(self.wrong_goals[i].mean()),
-            }
-            for i, size in enumerate(self.sizes)
-        ]
+    def rows(self) -> list[Row]:
+        """Return one row per size: mean and standard deviation over subsets."""
+        columns: dict[str, Any] = {"task": self.task, "demonstrator": self.demonstrator, "predictor": self.predictor}
+        columns |= {"horizon": self.horizon, "demos": self.sizes, "subsets": self.distance.shape[1]}
+        columns |= {"error": self.distance.mean(axis=1), "error_std": self.distance.std(axis=1)}
+        columns |= {"squared_error": self.squared.mean(axis=1), "wrong_goals": self.wrong_goals.mean(axis=1)}
+        return to_rows(columns)
 
 
 def error_curve(
     dataset: DemoDataset,
     predictor: str | MakePredictor = "nearest",
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] | None = None,
     subsets: int = 50,
     horizon: int = 1,
     *,
     rng: np.random.Generator,
 ) -> ErrorCurve:
-    """Errors on held-out episodes for random subsets of each size; a size's subsets are drawn anew."""
+    """Measure errors on held-out episodes for random subsets of each size; sizes default to those in SIZES that fit."""
+    sizes = [size for size in SIZES if size < len(dataset)] if sizes is None else sizes
     if not sizes or min(sizes) < 1 or max(sizes) >= len(dataset):
         raise ValueError(
             f"sizes {tuple(sizes)} do not fit {len(dataset)} demonstrations: "
@@ -157,41 +141,32 @@ def error_curve(
         )
     if subsets < 1:
         raise ValueError(f"subsets is {subsets}: at least one is needed")
-    make = predictor_maker(predictor, dataset) if isinstance(predictor, str) else predictor
-    errors = np.empty((len(sizes), subsets, 3))
+    steps_to_count(dataset, horizon, clamp_end=True)  # refuses a horizon that no episode has, before any work
+    make = predictor_maker(predictor, dataset)
+    errors = np.empty((3, len(sizes), subsets))
     for i, size in enumerate(sizes):
         for j in range(subsets):
             training, held_out = dataset.split(size, rng)
-            errors[i, j] = prediction_errors(make().fit(training, horizon), held_out, horizon)
-    name = predictor if isinstance(predictor, str) else make().name
-    who = figures.demonstrator(dataset)
-    return ErrorCurve(dataset.task, who, name, horizon, tuple(sizes), *np.moveaxis(errors, 2, 0))
+            errors[:, i, j] = prediction_errors(make().fit(training, horizon), held_out, horizon)
+    return ErrorCurve(dataset.task, demonstrator_title(dataset), make().name, horizon, tuple(sizes), *errors)
 
 
 def plot_error_curves(curves: Sequence[ErrorCurve]) -> Figure:
-    """Error against demonstrations: a panel a task, a line a demonstrator, bands of one standard deviation."""
-    tasks, names = (figures.unique([getattr(c, key) for c in curves]) for key in ("task", "demonstrator"))
-    figure, axes = figures.panels(len(tasks), width=4.6, height=3.2)
-    for ax, task in zip(axes, tasks, strict=True):
-        for curve in (c for c in curves if c.task == task):
-            hue, mean, std = figures.colour(curve.demonstrator, names), *_mean_std(curve.distance)
-            ax.fill_between(curve.sizes, mean - std, mean + std, color=hue, alpha=0.18, linewidth=0)
-            ax.plot(curve.sizes, mean, color=hue, marker="o", markersize=4, label=curve.demonstrator)
-        ours = task in TASKS or task == "custom"
-        if ours and curves[0].horizon == 1:
+    """Plot the error against demonstrations: one panel per task, bands of one standard deviation."""
+    colors, (figure, parts) = color_by_demonstrator(curves), task_panels(curves)
+    for ax, own in parts:
+        for curve in own:
+            draw_band(ax, curve.sizes, curve.distance, colors[curve.demonstrator], curve.demonstrator)
+        in_pixels = own[0].task in TASKS and TASKS[own[0].task].shows_goals
+        if in_pixels and own[0].horizon == 1:
             ax.axhline(noise_floor(), color="0.45", linewidth=1, linestyle="--", label="noise alone")
-        figures.tidy(ax)
+        tidy(ax)
         ax.set_xscale("log")
-        ticks = sorted({size for c in curves if c.task == task for size in c.sizes})
+        ticks = sorted({size for curve in own for size in curve.sizes})
         shown = [size for size, after in zip(ticks, [*ticks[1:], np.inf], strict=True) if after > 1.2 * size]
         ax.set_xticks(shown, [str(size) for size in shown])  # 40 would lie under 45
         ax.set_xticks([], minor=True)
-        ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if ours else ""))
+        ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if in_pixels else ""))
         ax.set_ylim(bottom=0)
-        ax.set_title(figures.title(task), fontsize=12)
-    axes[0].legend(frameon=False)
+        ax.legend(frameon=False)
     return figure
-
-
-def _mean_std(values: Floats) -> tuple[Floats, Floats]:
-    return values.mean(axis=1), values.std(axis=1)

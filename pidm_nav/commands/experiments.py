@@ -1,225 +1,184 @@
-"""Commands that reproduce the paper: sweep, report."""
+"""Commands that compare agents: quickstart, sweep, report."""
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-import numpy as np
 import tyro
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from pidm_nav.tasks import TASKS
-
-if TYPE_CHECKING:
-    from pidm_nav.experiments.engines import Engine, Outcome
-    from pidm_nav.experiments.results import Cell
+from pidm_nav.console import console, print_table, progress_bar, say
+from pidm_nav.experiments import sweep as library
+from pidm_nav.experiments.curves import mean_curve
+from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
+from pidm_nav.experiments.results import Cell, JobResult, make_curves, task_title
 
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
 
 
-def sweep(
-    out: Path = Path("results"),
-    tasks: str = "all",
-    agents: str = "bc,pidm,retrieval-bc",
-    num_demos: str = "1,2,5,10,20,30,40,50",
-    seeds: int = 20,
-    first_seed: int = 0,
-    demos: tuple[str, ...] = (),
-    demos_from: str | None = None,
-    label: str | None = None,
-    preset: Literal["fast", "paper"] = "fast",
-    steps: int | None = None,
-    episodes: int = 50,
-    checkpoints: str = "0.05,0.1,0.5",
-    engine: Literal["local", "ray"] = "local",
-    jobs: int | None = None,
-    address: str = "auto",
-    cpus_per_job: float = 1.0,
-    shard: str = "0/1",
-    retry_failed: bool = False,
-) -> None:
-    """Train and evaluate every agent on every task, number of demonstrations and seed; stop and go on at will.
+@dataclass(frozen=True)
+class Quickstart:
+    """See BC and PIDM learn a maze from few demonstrations on this machine, in two to three minutes.
 
-    Args:
-        out: folder for the results; jobs it holds already are skipped.
-        tasks: all, or names separated by commas.
-        agents: names separated by commas.
-        num_demos: numbers of demonstrations to train on, separated by commas.
-        seeds: how many; a seed draws the demonstrations, weights and batches.
-        first_seed: of those; others than were looked at while an agent was tuned give an honest comparison.
-        demos: files of demonstrations, one a task.
-        demos_from: astar or human-like, which come with the package (the default is human-like), or a folder
-            with one file, or one folder of the paper's release, for each task.
-        label: a word for these demonstrations in figures and tables; found by itself for human and astar.
-        preset: seconds a job, or the paper's recipe.
-        steps: gradient steps, if not the preset's.
-        episodes: rollouts for each checkpoint.
-        checkpoints: fractions of the training to evaluate after, besides its end; empty for the end only.
-        engine: processes on this machine, or a Ray cluster.
-        jobs: how many at a time on this machine; one a core by default.
-        address: of a Ray cluster; auto for the one that runs here, or else a new local one.
-        cpus_per_job: processors that a job reserves in Ray.
-        shard: I/N to run only every N-th job, from the I-th: N machines can share one folder.
-        retry_failed: run jobs again that failed before.
+    Example: pidm-nav quickstart
     """
-    from pidm_nav.experiments import engines
-    from pidm_nav.experiments.sources import find_demos, parse_fractions, parse_numbers, parse_tasks
-    from pidm_nav.experiments.sweep import Sweep, run_sweep
 
-    if engine == "ray":
-        engines.require_ray()
-    if (jobs is not None and jobs < 1) or cpus_per_job <= 0:
-        raise ValueError(f"--jobs is {jobs} and --cpus-per-job {cpus_per_job}: both must be above 0")
-    part = _parse_shard(shard)
-    datasets, found_label = find_demos(parse_tasks(tasks), demos, demos_from)
-    plan = Sweep(
-        datasets=datasets,
-        agents=tuple(name.strip() for name in agents.split(",")),
-        sizes=parse_numbers(num_demos, "--num-demos"),
-        seeds=seeds,
-        demos_from=label or found_label,
-        preset=preset,
-        steps=steps,
-        episodes=episodes,
-        checkpoints=parse_fractions(checkpoints, "--checkpoints"),
-        first_seed=first_seed,
-    )
-    run: Engine[Any] = functools.partial(engines.run_local, workers=jobs)
-    if engine == "ray":
-        run = functools.partial(engines.run_ray, workers=jobs, address=address, cpus_per_job=cpus_per_job)
-    view = SweepView(f"{', '.join(plan.agents)} on {plan.demos_from} demonstrations", plan.demos_from)
-    try:
-        with view:
-            run_sweep(
-                plan,
-                out,
-                run,
-                retry_failed=retry_failed,
-                shard=part,
-                on_start=view.start,
-                on_result=view.add,
+    out: Path = Path("quickstart")
+    """Folder for the report, the animation, the demonstrations and two agents."""
+    force: bool = False
+    """Write into a folder that holds other things; those stay."""
+    fast: bool = False
+    """Train for a few seconds only, which teaches nothing, to see what comes out."""
+    jobs: int | None = None
+    """Number of trainings at a time; by default one per core."""
+
+    def run(self) -> None:
+        """Run the quickstart, and say what came out and what to do next."""
+        from pidm_nav.experiments.quickstart import FAST, Plan, check_folder, next_steps, run
+
+        _check_jobs(self.jobs)
+        check_folder(self.out, self.force)
+        plan, began = FAST if self.fast else Plan(), time.perf_counter()
+        with progress_bar("demonstrations and trainings", plan.work) as advance:
+            report = run(plan, self.out, advance, self.jobs)
+        for table in report.sections[1].tables:
+            columns = {str(index): name for index, name in enumerate(table.header)}
+            rows = [dict(zip(columns, row, strict=True)) for row in table.rows]
+            print_table(rows, columns, title=table.title)
+        say(f"\n{report.found}\n")
+        for name in ("Seeds", "Evaluation", "Animation"):
+            say(f"{name}: {report.facts[name]}.", style="dim")
+        say(f"\nLook at it: {self.out / 'index.html'}  ({time.perf_counter() - began:.0f} s)\n", style="bold")
+        for title, commands in next_steps(plan, self.out).items():
+            say(title, style="bold")
+            say("  " + commands.replace("\n", "\n  "), style="cyan")
+
+
+@dataclass(frozen=True)
+class Sweep(library.Sweep):
+    """Train and evaluate every agent on every task, number of demonstrations and seed; stop and go on at any time.
+
+    Example: pidm-nav sweep --tasks all --num-demos 1,5,20 --seeds 5 --demos-from human-like --out results
+    """
+
+    out: Path = Path("results")
+    """Folder for the results; jobs that it holds already are skipped."""
+    engine: Literal["local", "ray"] = "local"
+    """Where jobs run: in processes on this machine, or on a Ray cluster."""
+    jobs: int | None = None
+    """Number of jobs at a time on this machine; by default one per core."""
+    address: str = "auto"
+    """Address of the Ray cluster; auto stands for the one that runs on this machine, or else for a new local one."""
+    cpus_per_job: float = 1.0
+    """Number of processors that a job reserves in Ray."""
+    shard: str = "0/1"
+    """I/N to run only every N-th job, from the I-th: N machines can share one folder."""
+    retry_failed: bool = False
+    """Run jobs again that failed before."""
+
+    def run(self) -> None:
+        """Run the jobs that are missing, and show the scores as they come in."""
+        if self.engine == "ray":
+            require_ray()
+        _check_jobs(self.jobs)
+        if self.cpus_per_job <= 0:
+            raise ValueError(f"--cpus-per-job is {self.cpus_per_job}: it must be above 0")
+        index, _, count = self.shard.partition("/")
+        if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+            raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
+        runner: Runner[Any] = functools.partial(run_local, workers=self.jobs)
+        if self.engine == "ray":
+            ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
+            runner = functools.partial(run_ray, workers=self.jobs, **ray)
+        part = int(index), int(count)
+        view = _View(self.demos_label, len(self.cells()[part[0] :: part[1]]))
+        try:
+            with progress_bar("jobs", view.total, table=lambda: view.rows) as view.advance:
+                options: dict[str, Any] = {"retry_failed": self.retry_failed, "shard": part}
+                library.run_sweep(self, self.out, runner, on_start=view.start, on_result=view.add, **options)
+        except KeyboardInterrupt:
+            say(
+                f"stopped: {len(view.done)} of {view.total} jobs are done and safe in {self.out}; "
+                "the same command goes on from there"
             )
-    except KeyboardInterrupt:
-        view.console.print(
-            f"stopped: {len(view.done)} of {view.total} jobs are done and safe in {out}; "
-            "the same command goes on from there",
-            highlight=False,
-        )
-        raise SystemExit(130) from None
-    view.finish(out)
+            raise SystemExit(130) from None
+        if view.rows:
+            print_table(view.rows, title=f"Mean goal ratio by number of {self.demos_label} demonstrations")
+        say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
+        if view.failed:
+            say(f"{view.failed} failed: --retry-failed runs them again")
 
 
-def report(results: Folders, out: Path = Path("report")) -> None:
-    """Draw the figures, write the tables beside the paper's numbers, and one HTML page with all of it.
+class _View:
+    """The scores so far: a table beside the progress bar and, where there is no terminal, a line per job."""
 
-    Args:
-        results: folders that sweep wrote, say one for human demonstrations and one for the A* expert's.
-        out: folder for the page (index.html), figures and tables.
-    """
-    from pidm_nav.experiments.report import write_report
+    def __init__(self, demos_from: str, total: int) -> None:
+        self.demos_from, self.total = demos_from, total
+        self.done: dict[Cell, JobResult] = {}
+        self.failed, self.before = 0, 0
+        self.rows: list[dict[str, Any]] = []
+        self.began = time.perf_counter()
+        self.advance: Any = None
 
-    if not results:
-        raise ValueError("no results given: name one or more folders that pidm-nav sweep wrote")
-    page = write_report(list(results), out)
-    Console().print(f"report written: open {page}", highlight=False, soft_wrap=True)
-
-
-def _parse_shard(text: str) -> tuple[int, int]:
-    index, _, count = text.partition("/")
-    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
-        raise ValueError(f"--shard is '{text}': give I/N with I from 0 to N-1, such as 0/4")
-    return int(index), int(count)
-
-
-class SweepView:
-    """A live table of mean goal ratios and a bar with the time left; one line a job where there is no terminal."""
-
-    def __init__(self, title: str, demos_from: str) -> None:
-        self.console = Console()
-        self.title, self.demos_from = title, demos_from
-        self.done: dict[Cell, Outcome] = {}
-        self.failed: dict[Cell, str] = {}
-        self.total = 0
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        # jobs differ a hundredfold in length: the time left is taken from the last half hour
-        self.bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), speed_estimate_period=1800)
-        self.table = Table()
-        self.live = Live(console=self.console, refresh_per_second=2, get_renderable=self._render)
-
-    def __enter__(self) -> SweepView:
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.console.is_terminal:
-            self.live.stop()
-
-    def start(self, count: int, done: Mapping[Cell, Outcome]) -> None:
-        """Say what there is to do."""
-        self.done, self.total = dict(done), count + len(done)
-        self.table = self._table()
-        self.row = self.bar.add_task("jobs", total=count)
+    def start(self, count: int, done: Mapping[Cell, JobResult]) -> None:
+        """Show what was done before."""
+        self.done, self.before, self.total = dict(done), len(done), count + len(done)
+        self.rows = self._means()
+        self.advance(len(done))
         if done:
-            self.console.print(f"{len(done)} jobs were done before, {count} are left", highlight=False)
+            say(f"{len(done)} jobs were done before, {count} are left")
 
-    def add(self, cell: Cell, outcome: Outcome) -> None:
+    def add(self, result: JobResult) -> None:
         """Show a job that ended."""
-        self.bar.advance(self.row)
-        if "error" in outcome:
-            self.failed[cell] = outcome["error"]
-            self.console.print(f"[red]failed:[/] {cell}: {outcome['error']}", highlight=False, soft_wrap=True)
+        if result.error is not None:
+            self.failed += 1
+            say(f"failed: {result.cell}: {result.error}", style="red")
         else:
-            self.done[cell] = outcome
-            self.table = self._table()  # here, not while drawing, which another thread does
-        if not self.console.is_terminal:
-            score = "failed" if "error" in outcome else f"{outcome['checkpoints'][-1]['goal_ratio']:.3f}"
-            task = self.bar.tasks[0]
-            left = "?" if task.time_remaining is None else f"{task.time_remaining / 60:.0f} min"
-            line = f"{len(self.done) + len(self.failed)}/{self.total} {cell}: {score}, {left} left"
-            self.console.print(line, highlight=False, soft_wrap=True)
+            self.done[result.cell] = result
+            self.rows = self._means()  # here, not while drawing, which another thread does
+        self.advance(1)
+        ended = len(self.done) + self.failed
+        if not console().is_terminal:
+            left = (time.perf_counter() - self.began) / (ended - self.before) * (self.total - ended)
+            score = "failed" if result.error is not None else f"{result.score:.3f}"
+            say(f"{ended}/{self.total} {result.cell}: {score}, {left / 60:.0f} min left")
 
-    def finish(self, out: Path) -> None:
-        """The last word."""
-        if not self.console.is_terminal:
-            self.console.print(self._render())
-        self.console.print(
-            f"{len(self.done)} of {self.total} jobs are done; next: pidm-nav report {out}", highlight=False
-        )
-        if self.failed:
-            self.console.print(f"{len(self.failed)} failed: --retry-failed runs them again", highlight=False)
-
-    def _render(self) -> Group:
-        bar = [self.bar] if self.console.is_terminal else []
-        return Group(f"[bold]Mean goal ratio[/], {self.title}", self.table, *bar)
-
-    def _table(self) -> Table:
-        from pidm_nav.experiments.curves import mean_curve
-        from pidm_nav.experiments.results import make_curves
-
+    def _means(self) -> list[dict[str, Any]]:
         curves = make_curves(self.done, self.demos_from)
         sizes = sorted({size for curve in curves for size in curve.sizes})
-        table = Table(header_style="bold", box=None, pad_edge=False)
-        table.add_column("task")
-        table.add_column("agent")
-        for size in sizes:
-            table.add_column(str(size), justify="right")
+        rows = []
         for curve in curves:
-            means = dict(zip(curve.sizes, mean_curve(curve), strict=True))
-            cells = [_shade(means.get(size, np.nan)) for size in sizes]
-            table.add_row(TASKS[curve.task].title, curve.agent, *cells)
-        return table
+            means = {size: f"{mean:.2f}" for size, mean in zip(curve.sizes, mean_curve(curve), strict=True)}
+            cells = {str(size): means.get(size, "") for size in sizes}
+            rows.append({"task": task_title(curve.task), "agent": curve.agent, **cells})
+        return rows
 
 
-def _shade(mean: float) -> str:
-    """A score as text, green from 90% and dim below a half."""
-    if np.isnan(mean):
-        return ""
-    style = "green" if mean >= 0.9 else "dim" if mean < 0.5 else ""
-    return f"[{style}]{mean:.2f}[/]" if style else f"{mean:.2f}"
+@dataclass(frozen=True)
+class Report:
+    """Draw the figures, write the tables beside the paper's numbers, and put all of it on one HTML page.
+
+    Example: pidm-nav report results
+    """
+
+    results: Folders = ()
+    """Folders that sweep wrote, for example one for human demonstrations and one for those of the A* expert."""
+    out: Path = Path("report")
+    """Folder for the page (index.html), figures and tables."""
+
+    def run(self) -> None:
+        """Write the report."""
+        from pidm_nav.experiments.report import write_report
+
+        if not self.results:
+            raise ValueError("no results given: name one or more folders that pidm-nav sweep wrote")
+        say(f"report written: open {write_report(self.results, self.out)}")
+
+
+def _check_jobs(jobs: int | None) -> None:
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs is {jobs}: it must be at least 1")

@@ -7,7 +7,8 @@ Definitions, after the paper's Section 5:
     eta(c)       n(baseline, c) / n(agent, c): how many times more demonstrations the baseline needs
 
 The paper's ratios (1.33 = 40/30, 2.5 = 5/2) show that n(A, c) is one of the measured sizes, not interpolated.
-A curve that falls again later has still reached the level.
+A curve that falls again later has still reached the level. Curves count at their best checkpoint; pass
+`curve.last()` for the end of training.
 """
 
 from __future__ import annotations
@@ -19,45 +20,26 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pidm_nav.experiments.curves import (
-    Checkpoint,
-    Curve,
-    Floats,
-    bootstrap_curves,
-    mean_curve,
-    percentile_interval,
-    seed_scores,
-)
+from pidm_nav.experiments.curves import Curve, Floats, bootstrap_curves, mean_curve, percentile_interval, seed_scores
 
-__all__ = [
-    "LEVELS",
-    "Bound",
-    "Checkpoint",
-    "Curve",
-    "EfficiencyRatio",
-    "average_ratio",
-    "demos_needed",
-    "efficiency_ratio",
-    "efficiency_table",
-    "task_maximum",
-    "welch_tests",
-]
+Side = tuple[str, str]
+"""One side of a ratio: an agent and where its demonstrations come from, such as ("pidm", "human")."""
 Bound = Literal["=", ">", "<", "?"]
-LEVELS = (0.80, 0.90, 0.95)
+EFFICIENCY_LEVELS = (0.80, 0.90, 0.95)
 # Means of seeds carry rounding errors; without this a curve at exactly 90% could miss the 90% level.
 TOLERANCE = 1e-9
 
 
-def task_maximum(curves: Sequence[Curve], checkpoint: Checkpoint = "best") -> float:
-    """The task's maximum performance: the highest mean over seeds of any curve, at any size."""
+def task_maximum(curves: Sequence[Curve]) -> float:
+    """Return the task's maximum performance: the highest mean over seeds of any curve, at any size."""
     if len({curve.task for curve in curves}) != 1:
         raise ValueError(f"curves of {sorted({c.task for c in curves})} have no common maximum; give one task")
-    means = np.concatenate([mean_curve(curve, checkpoint) for curve in curves])
+    means = np.concatenate([mean_curve(curve) for curve in curves])
     return float(np.nanmax(means)) if np.isfinite(means).any() else np.nan
 
 
 def demos_needed(sizes: Sequence[int], curve: ArrayLike, level: ArrayLike) -> Floats:
-    """n(A, c) (...) of mean curves (..., sizes): the first size that scores at least `level`, else nan."""
+    """Return n(A, c) (...) of mean curves (..., sizes): the first size that scores at least `level`, else nan."""
     threshold = np.asarray(level, dtype=np.float64)[..., None] - TOLERANCE
     reached = np.asarray(curve, dtype=np.float64) >= threshold  # a missing cell (nan) has reached nothing
     first = np.asarray(sizes, dtype=np.float64)[reached.argmax(axis=-1)]
@@ -81,8 +63,8 @@ class EfficiencyRatio:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95% bootstrap interval over seeds, (nan, nan) when not bootstrapped."""
-        return percentile_interval(self.replicates, 0.95)
+        """The 95% bootstrap interval over seeds; (nan, nan) when not bootstrapped."""
+        return percentile_interval(self.replicates)
 
     def __str__(self) -> str:
         if self.bound == "?":
@@ -98,32 +80,28 @@ def efficiency_ratio(
     rng: np.random.Generator,
     peers: Sequence[Curve] = (),
     maximum: float | None = None,
-    checkpoint: Checkpoint = "best",
     repetitions: int = 2000,
 ) -> EfficiencyRatio:
-    """eta(level) with its bootstrap replicates.
+    """Return eta(level) with its bootstrap replicates.
 
     Args:
-        agent: The curve whose demonstrations stand below the fraction.
-        baseline: The curve whose demonstrations stand above it.
-        level: The fraction c of the maximum to reach.
-        rng: Draws the bootstrap's seeds.
-        peers: Further curves of the task that count for its maximum.
-        maximum: A fixed maximum (say 1.0, all goals) instead of the highest point of the curves.
-        checkpoint: Which checkpoint the curves are of.
-        repetitions: Number of bootstrap replicates; 0 for none.
+        agent: the curve whose number of demonstrations divides.
+        baseline: the curve whose number of demonstrations is divided.
+        level: the fraction c of the maximum to reach.
+        rng: draws the bootstrap's seeds.
+        peers: further curves of the task that count for its maximum.
+        maximum: a fixed maximum, such as 1.0 for all goals, instead of the highest point of the curves.
+        repetitions: number of bootstrap replicates; 0 for none.
     """
     if not 0 < level <= 1:
         raise ValueError(f"the level is {level}; give a fraction of the maximum in (0, 1]")
     curves = list({id(curve): curve for curve in (agent, baseline, *peers)}.values())
-    top = task_maximum(curves, checkpoint) if maximum is None else maximum
-    n_agent, n_baseline = (
-        float(demos_needed(c.sizes, mean_curve(c, checkpoint), level * top)) for c in (agent, baseline)
-    )
+    top = task_maximum(curves) if maximum is None else maximum
+    n_agent, n_baseline = (float(demos_needed(c.sizes, mean_curve(c), level * top)) for c in (agent, baseline))
     value, bound = _ratio(n_agent, n_baseline, agent.sizes[-1], baseline.sizes[-1])
     replicates = np.empty(0)
     if repetitions:
-        means = {id(c): bootstrap_curves(c, rng, checkpoint, repetitions) for c in curves}
+        means = {id(c): bootstrap_curves(c, rng, repetitions) for c in curves}
         highest = np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)  # (repetitions,)
         tops = level * (highest if maximum is None else np.full(repetitions, maximum))
         below = demos_needed(agent.sizes, means[id(agent)], tops)
@@ -135,14 +113,14 @@ def efficiency_ratio(
 
 
 def _ratio(n_agent: float, n_baseline: float, last_agent: int, last_baseline: int) -> tuple[float, Bound]:
-    """The ratio, or the bound that the largest measured size gives when one side never reaches the level."""
+    """Return the ratio, or the bound that the largest measured size gives when one side never reaches the level."""
     if np.isnan(n_agent):
         return (np.nan, "?") if np.isnan(n_baseline) else (n_baseline / last_agent, "<")
     return (last_baseline / n_agent, ">") if np.isnan(n_baseline) else (n_baseline / n_agent, "=")
 
 
 def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
-    """The paper's average over tasks: the arithmetic mean, a bound as soon as one of the ratios is."""
+    """Return the paper's average over tasks: the arithmetic mean, which is a bound as soon as one ratio is."""
     if not ratios:
         raise ValueError("there are no efficiency ratios to average; give at least one task with both agents")
     bounds = {ratio.bound for ratio in ratios} - {"="}
@@ -157,51 +135,42 @@ def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
 
 def efficiency_table(
     curves: Sequence[Curve],
-    agent: tuple[str, str],
-    baseline: tuple[str, str],
+    agent: Side,
+    baseline: Side,
     *,
     rng: np.random.Generator,
-    levels: Sequence[float] = LEVELS,
-    checkpoint: Checkpoint = "best",
+    levels: Sequence[float] = EFFICIENCY_LEVELS,
     repetitions: int = 2000,
 ) -> list[EfficiencyRatio]:
-    """Ratios of every task that has both curves, then their average, per level.
+    """Return, for each level, the ratios of every task that has both curves, then their average.
 
     Args:
-        curves: All curves; those on the demonstrations of either side count for the task's maximum.
-        agent: (agent, demos_from) below the fraction, such as ("pidm", "human").
-        baseline: (agent, demos_from) above it.
-        rng: Draws the bootstrap's seeds.
-        levels: The fractions c.
-        checkpoint: Which checkpoint the curves are of.
-        repetitions: Number of bootstrap replicates; 0 for none.
+        curves: all curves; those on the demonstrations of either side count for the task's maximum.
+        agent: the side whose number of demonstrations divides.
+        baseline: the side whose number of demonstrations is divided.
+        rng: draws the bootstrap's seeds.
+        levels: the fractions c.
+        repetitions: number of bootstrap replicates; 0 for none.
     """
     table = []
     named = {(c.task, c.agent, c.demos_from): c for c in curves}
     tasks = [task for task, *who in named if tuple(who) == agent and (task, *baseline) in named]
     for level in levels:
-        ratios = [
-            efficiency_ratio(
-                named[(task, *agent)],
-                named[(task, *baseline)],
-                level,
-                rng=rng,
-                peers=[c for c in curves if c.task == task and c.demos_from in (agent[1], baseline[1])],
-                checkpoint=checkpoint,
-                repetitions=repetitions,
-            )
-            for task in tasks
-        ]
+        ratios = []
+        for task in tasks:
+            peers = [c for c in curves if c.task == task and c.demos_from in (agent[1], baseline[1])]
+            pair = named[(task, *agent)], named[(task, *baseline)]
+            ratios.append(efficiency_ratio(*pair, level, rng=rng, peers=peers, repetitions=repetitions))
         table += [*ratios, average_ratio(ratios)] if ratios else []
     return table
 
 
-def welch_tests(agent: Curve, baseline: Curve, checkpoint: Checkpoint = "best") -> list[dict[str, Any]]:
-    """Welch's t-test of agent against baseline at each size both have; p is nan below two seeds a side."""
+def welch_tests(agent: Curve, baseline: Curve) -> list[dict[str, Any]]:
+    """Return Welch's t-test of agent against baseline at each common size; p is nan below two seeds on a side."""
     from scipy.stats import ttest_ind
 
     rows = []
-    left, right = seed_scores(agent, checkpoint), seed_scores(baseline, checkpoint)
+    left, right = seed_scores(agent), seed_scores(baseline)
     for size in (s for s in agent.sizes if s in baseline.sizes):
         a, b = left[agent.sizes.index(size)], right[baseline.sizes.index(size)]
         a, b = a[np.isfinite(a)], b[np.isfinite(b)]

@@ -19,16 +19,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-Job = TypeVar("Job")
+Work = TypeVar("Work")
 Outcome = dict[str, Any]  # what the function returned, or {"error": ..., "traceback": ...}
-Engine = Callable[[Callable[[Job], Outcome], Sequence[Job]], Iterator[tuple[Job, Outcome]]]
+Runner = Callable[[Callable[[Work], Outcome], Sequence[Work]], Iterator[tuple[Work, Outcome]]]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-RETRIES = 3  # of a job whose Ray worker died
+RETRIES = 3  # how often a job whose Ray worker died is tried again
 
 
-def attempt(function: Callable[[Job], Outcome], job: Job) -> Outcome:
-    """What the function returns, or its error as an outcome."""
+def attempt(function: Callable[[Work], Outcome], job: Work) -> Outcome:
+    """Return what the function returns, or its error as an outcome."""
     try:
         return function(job)
     except Exception as error:
@@ -36,8 +36,8 @@ def attempt(function: Callable[[Job], Outcome], job: Job) -> Outcome:
 
 
 def run_local(
-    function: Callable[[Job], Outcome], jobs: Sequence[Job], workers: int | None = None
-) -> Iterator[tuple[Job, Outcome]]:
+    function: Callable[[Work], Outcome], jobs: Sequence[Work], workers: int | None = None
+) -> Iterator[tuple[Work, Outcome]]:
     """Run jobs in processes that are started once, each with one thread.
 
     When a process dies, nothing says which job did it, nor whether the others had begun: all that ran are tried
@@ -47,8 +47,8 @@ def run_local(
     from joblib.externals.loky import get_reusable_executor
 
     workers = workers or joblib.cpu_count()
-    waiting, suspects = deque(jobs), deque[tuple[Job, int]]()
-    running: dict[Future[Outcome], tuple[Job, int]] = {}  # with how often it has been tried alone, this time included
+    waiting, suspects = deque(jobs), deque[tuple[Work, int]]()
+    running: dict[Future[Outcome], tuple[Work, int]] = {}  # with how often it has been tried alone, this time included
     settings: dict[str, Any] = {"env": ONE_THREAD, "initializer": _begin_worker, "initargs": (os.getpid(),)}
     executor = None
     try:
@@ -81,7 +81,7 @@ def run_local(
 
 
 def _see_handed_over(executor: Any) -> None:
-    """Wait until all that was submitted has been given to the processes: loky's kill trips over what has not."""
+    """Wait until the processes have received every job: killing them earlier breaks loky's own thread."""
     with contextlib.suppress(BrokenProcessPool):
         last = executor.submit(int)
         while not (last.running() or last.done()):
@@ -101,26 +101,27 @@ def _begin_worker(parent: int) -> None:
 
 
 def require_ray() -> None:
-    """Say how to get Ray where it is missing."""
+    """Refuse to go on without Ray, and say how to install it."""
     if importlib.util.find_spec("ray") is None:
         raise ModuleNotFoundError("the engine ray is not installed: pip install 'pidm-nav[cluster]'")
 
 
 def run_ray(
-    function: Callable[[Job], Outcome],
-    jobs: Sequence[Job],
+    function: Callable[[Work], Outcome],
+    jobs: Sequence[Work],
     workers: int | None = None,
     address: str = "auto",
     cpus_per_job: float = 1.0,
-) -> Iterator[tuple[Job, Outcome]]:
+) -> Iterator[tuple[Work, Outcome]]:
     """Run jobs as Ray tasks.
 
     Args:
         function: what to run; the package must be installed on every machine of the cluster.
         jobs: its arguments.
-        workers: processors of a local Ray; a running cluster has its own number.
-        address: of the cluster; "auto" for the one that runs here, or a new local one; "local" for that.
-        cpus_per_job: processors that a job reserves.
+        workers: number of processors of a local Ray; a running cluster has its own number.
+        address: address of the cluster; "auto" for the one that runs on this machine or else a new local one, and
+            "local" for a new local one.
+        cpus_per_job: number of processors that a job reserves.
     """
     require_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -131,7 +132,7 @@ def run_ray(
         task: Any = ray.remote(num_cpus=cpus_per_job, max_retries=RETRIES, retry_exceptions=False)(attempt)
         shared = ray.put(function)
         resources: Any = ray.cluster_resources
-        waiting, running = deque(jobs), dict[Any, Job]()
+        waiting, running = deque(jobs), dict[Any, Work]()
         while waiting or running:
             # a little more than fits keeps workers busy; asked again each time, as machines come and go
             slots = int(resources().get("CPU", 1) / cpus_per_job) + 1
@@ -152,7 +153,7 @@ def run_ray(
 
 
 def _connect(address: str, workers: int | None) -> None:
-    """Join the cluster, or start one here."""
+    """Join the cluster, or start one on this machine."""
     import ray
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"env_vars": ONE_THREAD}}

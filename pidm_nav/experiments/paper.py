@@ -1,4 +1,4 @@
-"""The paper's own numbers, to stand beside ours: its tables as data, in the order of `TASKS`."""
+"""The paper's own numbers, to be shown beside ours: its tables as data, in the order of the paper's four tasks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ class PaperTable(NamedTuple):
 
 
 HUMAN, ASTAR = "human", "astar"
-SIZES = (1, 2, 5, 10, 20, 30, 40, 50)
-SEEDS = {HUMAN: 20, ASTAR: 50}
 
 MAXIMUM: dict[tuple[str, str], Row] = {
     ("bc", HUMAN): (0.98, 0.97, 0.95, 0.99),

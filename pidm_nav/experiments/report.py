@@ -1,249 +1,286 @@
-"""From results to a report: figures as PNG and PDF, tables as Markdown and CSV, and one HTML page of all of it."""
+"""From results to a report: figures as PNG and PDF, tables as Markdown and CSV, and one HTML page with all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+import msgspec
 
-from pidm_nav.demos.formats.npz import atomic_file
 from pidm_nav.experiments import paper
-from pidm_nav.experiments.curves import Checkpoint, Curve
-from pidm_nav.experiments.efficiency import EfficiencyRatio
-from pidm_nav.experiments.figures import Figure, agent_title, demos_title, draw, make_figures
+from pidm_nav.experiments.curves import Curve
+from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
+from pidm_nav.experiments.figures import (
+    CurveFigure,
+    compare_checkpoints,
+    compare_curves,
+    demonstrator_look,
+    draw_svg,
+    write_figure,
+)
 from pidm_nav.experiments.results import (
     Cell,
+    JobResult,
+    Manifest,
     agent_rank,
     make_curves,
     read_manifest,
     read_results,
-    write_json,
+    task_order,
+    task_title,
 )
 from pidm_nav.experiments.tables import (
     Table,
+    Which,
     dataset_table,
     paper_side,
     ratio_table,
     score_table,
-    welch_table,
+    welch_tables,
 )
-from pidm_nav.tasks import TASKS
+from pidm_nav.files import writable_folder, write_json, write_rows, write_text
+from pidm_nav.plots import agent_title, demonstrator_title
 
-Side = tuple[str, str]  # agent, demos_from
 HEADLINE = 0.90
 MAIN_TEXT = {
-    "human": "The paper's main figure and Table 1.",
-    "human-like": "As the paper's Table 1, with a scripted player in place of its human one.",
-    "astar": "The paper shows this for Multiroom (Appendix D).",
+    "human": " The paper's main figure and Table 1.",
+    "human-like": " As the paper's Table 1, with a scripted player in place of its human one.",
+    "astar": " The paper shows this for Multiroom (Appendix D).",
+}
+# colors of lines on a dark page: lighter than in print, where those would be too pale
+DARK_COLORS = {
+    "#d9480f": "#ff9057",
+    "#1c6dd0": "#6fadff",
+    "#0b8a5f": "#3fd0a0",
+    "#8540c9": "#c197ff",
+    "#b3860b": "#e5bd4f",
+    "#1f77b4": "#5fb0ee",
+    "#9467bd": "#c197ff",
 }
 
 
 @dataclass(frozen=True)
 class Headline:
-    """One number to remember, and the paper's."""
+    """One number to remember."""
 
     value: str
     text: str
-    paper: str
+    note: str = ""  # the paper's number
+    color: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report: figures and tables under one heading."""
+    """A part of the report under one heading."""
 
     title: str
-    text: str
-    figures: list[Figure] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    folded: list[Table] = field(default_factory=list)  # shown on demand
+    text: str = ""
+    pictures: Mapping[str, Path] = field(default_factory=dict)  # by what they show
+    figures: Sequence[CurveFigure] = ()
+    tables: Sequence[Table] = ()
+    folded: Sequence[Table] = ()  # tables that the page shows on demand
+    commands: Mapping[str, str] = field(default_factory=dict)  # by what they do
 
 
 @dataclass(frozen=True)
 class Report:
     """All there is to say about some folders of results."""
 
-    headlines: list[Headline]
-    sections: list[Section]
-    facts: list[tuple[str, str]]
-    failed: Mapping[Cell, Mapping[str, Any]]
+    headlines: Sequence[Headline]
+    sections: Sequence[Section]
+    facts: Mapping[str, str]
+    curves: Sequence[Curve]
+    summary: Mapping[str, Any]  # every job's scores, JSON-plain
+    failed: Mapping[Cell, JobResult] = field(default_factory=dict)
+    title: str = "How many demonstrations does each method need?"
+    lead: str = "Our sweep over the paper's navigation tasks, beside the paper's own numbers."
+    found: str = ""  # the result in a sentence
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
-    """Write `index.html`, `report.md`, `summary.json`, `figures/` and `tables/`; returns the page's path."""
-    from pidm_nav.experiments.page import render_page
+    """Write the report of folders that `pidm-nav sweep` wrote; returns the page's path."""
+    return save_report(make_report(folders), out)
 
-    report, summary = make_report(folders)
-    try:
-        for name in ("figures", "tables"):
-            (out / name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"cannot write to '{out}' ({error.strerror}): choose another --out") from None
+
+def save_report(report: Report, out: Path) -> Path:
+    """Write `index.html`, `report.md`, `summary.json`, `figures/` and `tables/`; returns the page's path."""
+    writable_folder(out)
     for section in report.sections:
         for figure in section.figures:
-            draw(figure, out / "figures")
-        for table in section.tables + section.folded:
-            _write(out / "tables" / f"{table.name}.csv", table.csv())
-            _write(out / "tables" / f"{table.name}.md", table.markdown())
-    _write(out / "report.md", markdown(report))
-    write_json(out / "summary.json", summary)
-    _write(out / "index.html", render_page(report))
+            write_figure(figure, out / "figures")
+        for table in (*section.tables, *section.folded):
+            write_rows(out / "tables" / f"{table.name}.csv", table.records)
+            write_text(out / "tables" / f"{table.name}.md", render("report.md.jinja", report=None, table=table))
+    write_text(out / "report.md", render("report.md.jinja", report=report))
+    write_json(out / "summary.json", report.summary)
+    write_text(out / "index.html", render("report.html", report=report))
     return out / "index.html"
 
 
-def _write(path: Path, text: str) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-
-
-def make_report(folders: Sequence[Path]) -> tuple[Report, dict[str, Any]]:
-    """The report, and the scores of every job as one JSON-plain summary."""
+def make_report(folders: Sequence[Path]) -> Report:
+    """Read folders that `pidm-nav sweep` wrote, and make their report."""
     curves: list[Curve] = []
-    manifests: dict[str, dict[str, Any]] = {}
-    failed: dict[Cell, dict[str, Any]] = {}
-    summary: dict[str, Any] = {}
-    seconds = 0.0
+    manifests: dict[str, Manifest] = {}
+    results: dict[str, list[JobResult]] = {}
+    failed: dict[Cell, JobResult] = {}
     for folder in folders:
         manifest = read_manifest(folder)
         done, errors = read_results(folder)
-        label = str(manifest["demos_from"])
+        label = manifest.demos_from
         if label in manifests:
-            raise ValueError(
-                f"'{folder}' is a second folder of {label} demonstrations: give one of them, or sweep with --label"
-            )
+            raise ValueError(f"'{folder}' is the second folder of {label} demonstrations: join their jobs in one")
         if not done:
             raise ValueError(f"'{folder}' holds no finished job: let the sweep run first")
-        manifests[label] = manifest
+        manifests[label], results[label] = manifest, [done[cell] for cell in sorted(done)]
         failed |= errors
         curves += make_curves(done, label)
-        seconds += sum(float(content.get("seconds", 0)) for content in done.values())
-        summary[label] = {"manifest": manifest, "jobs": [_brief(done[cell]) for cell in sorted(done)]}
-    sections, headlines = _sections(curves, list(manifests.values()))
-    return Report(headlines, sections, _facts(curves, manifests, summary, seconds), failed), summary
+    sections, headlines = _sections(curves, manifests)
+    summary = {
+        label: {"manifest": msgspec.to_builtins(manifest), "jobs": [_brief(result) for result in results[label]]}
+        for label, manifest in manifests.items()
+    }
+    facts = _facts(curves, manifests, [result for each in results.values() for result in each])
+    return Report(headlines, sections, facts, curves, summary, failed)
 
 
-def _brief(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A job's scores without its single rollouts."""
-    kept = {key: content[key] for key in ("task", "agent", "demos", "seed")}
-    checkpoints = [{key: c[key] for key in c if key != "goals"} for c in content["checkpoints"]]
-    return {**kept, "code": content.get("code"), "seconds": content.get("seconds"), "checkpoints": checkpoints}
+def _brief(result: JobResult) -> dict[str, Any]:
+    """Return a job's scores without its single episodes."""
+    checkpoints = msgspec.to_builtins(result.checkpoints)
+    return {
+        **{key: getattr(result, key) for key in ("task", "agent", "demos", "seed", "code", "seconds")},
+        "checkpoints": [{key: value for key, value in each.items() if key != "goals"} for each in checkpoints],
+    }
 
 
-def _sections(curves: Sequence[Curve], manifests: Sequence[Mapping[str, Any]]) -> tuple[list[Section], list[Headline]]:
-    labels = [str(manifest["demos_from"]) for manifest in manifests]
-    figures = {figure.name: figure for figure in make_figures(curves)}
-    headlines: list[Headline] = []
+class Comparison(NamedTuple):
+    """A section to come: a figure, and the ratios of one side over the other."""
+
+    title: str
+    text: str
+    figure: CurveFigure
+    sides: tuple[Side, Side] | None = None
+    which: Which = "best"
+
+
+def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Comparison]:
+    """Yield what the paper compares: agents, the demonstrations that they learn from, and checkpoints."""
+    seeds = max(curve.scores.shape[1] for curve in curves)
+    caption = (
+        f"Best checkpoint. Lines and shading are the mean and standard deviation over {seeds} seeds; "
+        "dotted lines show where a curve reaches 90% of the task's maximum."
+    )
+    by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
+    for label, own in by_label.items():
+        words = f"{demonstrator_title(label)} demonstrations"
+        text = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '')}"
+        panels = compare_curves([curve for curve in own if curve.agent in ("bc", "pidm")], own)
+        figure = CurveFigure(f"efficiency-{label}", caption, panels)
+        yield Comparison(f"PIDM against BC on {words}", text, figure, (("pidm", label), ("bc", label)))
+        others = {curve.agent for curve in own} - {"bc", "pidm"}
+        if others == {"retrieval-bc"}:
+            text = "Retrieval BC repeats the action of the nearest demonstrated state: the paper's Appendix E."
+            figure = CurveFigure(f"retrieval-{label}", caption, compare_curves(own, own))
+            sides = ("pidm", label), ("retrieval-bc", label)
+            yield Comparison(f"Against retrieval BC on {words}", text, figure, sides)
+        elif others:
+            figure = CurveFigure(f"agents-{label}", caption, compare_curves(own, own))
+            yield Comparison(f"All agents on {words}", "", figure)
+    for label in (label for label in by_label if label != paper.ASTAR and paper.ASTAR in by_label):
+        title = f"A* against {demonstrator_title(label)} demonstrations"
+        text = "The same agent, taught by a deterministic planner: the paper's Appendix D."
+        panels = compare_curves([curve for curve in curves if curve.agent == "pidm"], curves, demonstrator_look)
+        sides = ("pidm", paper.ASTAR), ("pidm", label)
+        yield Comparison(title, text, CurveFigure("demonstrations", caption, panels), sides)
+    caption = "Solid: for each point the checkpoint with the highest mean. Dashed: the end of training."
+    for label, own in by_label.items():
+        several = [curve for curve in own if curve.scores.shape[2] > 1]
+        title = f"Best against last checkpoint on {demonstrator_title(label)} demonstrations"
+        text = "Does choosing the best checkpoint decide the result? The paper's Appendix C.3."
+        figure = CurveFigure(f"best-last-{label}", caption, compare_checkpoints(several))
+        if several:
+            yield Comparison(title, text, figure, (("pidm", label), ("bc", label)), "last")
+
+
+def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> tuple[list[Section], list[Headline]]:
+    """Return what there is to show: sections, and the numbers to remember."""
     sections: list[Section] = []
-
-    def ratios(agent: Side, baseline: Side, checkpoint: Checkpoint = "best") -> list[Table]:
-        made = ratio_table(curves, agent, baseline, checkpoint)
-        if made and checkpoint == "best":
-            headlines.append(_headline(made[1], agent, baseline))
-        return [made[0]] if made else []
-
-    def add(title: str, text: str, figure: str, tables: list[Table], folded: Sequence[Table | None] = ()) -> None:
-        shown = [figures[figure]] if figure in figures else []
-        if shown or tables:
-            sections.append(Section(title, text, shown, tables, [table for table in folded if table]))
-
-    for label in labels:
-        words = f"{demos_title(label)} demonstrations"
-        pidm, bc, retrieval = ("pidm", label), ("bc", label), ("retrieval-bc", label)
-        add(
-            f"PIDM against BC on {words}",
-            "How many demonstrations does each method need? " + MAIN_TEXT.get(label, ""),
-            f"efficiency-{label}",
-            ratios(pidm, bc),
-            [welch_table(curves, label, "pidm", "bc")],
-        )
-        add(
-            f"Against retrieval BC on {words}",
-            "Retrieval BC repeats the action of the nearest demonstrated state: the paper's Appendix E.",
-            f"retrieval-{label}",
-            ratios(pidm, retrieval),
-            [welch_table(curves, label, "pidm", "retrieval-bc")],
-        )
-    for label in labels:
-        if paper.ASTAR in labels and label != paper.ASTAR:
-            add(
-                f"A* against {demos_title(label)} demonstrations",
-                "The same agent, taught by a deterministic planner: the paper's Appendix D.",
-                "demonstrations",
-                ratios(("pidm", paper.ASTAR), ("pidm", label)),
-            )
-    for label in labels:
-        add(
-            f"Best against last checkpoint on {demos_title(label)} demonstrations",
-            "Does choosing the best checkpoint decide the result? The paper's Appendix C.3.",
-            f"best-last-{label}",
-            ratios(("pidm", label), ("bc", label), "last"),
-        )
-    scores = [score_table(curves, label, which) for label in labels for which in ("best", "last")]
-    sections.append(Section("All scores", "Every cell of the sweep.", [], [], scores))
-    sections.append(Section("The demonstrations", "What the agents learned from.", [], [dataset_table(manifests)]))
-    return sections, headlines
+    headlines: list[Headline] = []
+    for title, text, figure, sides, which in _comparisons(curves, manifests):
+        figures = [figure] if len(figure.sizes) > 1 else []  # one number of demonstrations makes no curve
+        tables: list[Table] = []
+        folded: list[Table] = []
+        found = ratio_table(curves, *sides, which) if sides else None
+        if sides and found:
+            tables = [found[0]]
+            if which == "best":
+                headlines.append(_headline(found[1], *sides))
+                folded = welch_tables(curves, *sides)
+        if figures or tables:
+            sections.append(Section(title, text, figures=figures, tables=tables, folded=folded))
+    several = max(curve.scores.shape[2] for curve in curves) > 1
+    kinds: tuple[Which, ...] = ("best", "last") if several else ("best",)
+    scores = [score_table(curves, label, which) for label in manifests for which in kinds]
+    sections.append(Section("All scores", "Every cell of the sweep.", folded=scores))
+    datasets = dataset_table(list(manifests.values()))
+    return [*sections, Section("The demonstrations", "What the agents learned from.", tables=[datasets])], headlines
 
 
 def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
-    """The average eta(90%) in words."""
+    """Say the average eta(90%) in words."""
     average = next(r for r in ratios if r.task == "average" and r.level == HEADLINE)
     printed = paper.TABLES.get((paper_side(agent), paper_side(baseline)))
     value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
         who = f"demonstrations for {agent_title(baseline[0])} as for {agent_title(agent[0])}"
-        other = f"{demos_title(agent[1])} demonstrations"
+        other = f"{demonstrator_title(agent[1])} demonstrations"
     else:
-        who = f"{demos_title(baseline[1])} as {demos_title(agent[1])} demonstrations"
+        who = f"{demonstrator_title(baseline[1])} as {demonstrator_title(agent[1])} demonstrations"
         other = agent_title(agent[0])
-    text = f"as many {who} to reach 90% ({other})"
-    return Headline(value, text, f"paper: {printed.average[HEADLINE]:.3g}×" if printed else "not in the paper")
+    note = f"paper: {printed.average[HEADLINE]:.3g}×" if printed else "not in the paper"
+    return Headline(value, f"as many {who} to reach 90% ({other})", note)
 
 
-def _facts(
-    curves: Sequence[Curve],
-    manifests: Mapping[str, Mapping[str, Any]],
-    summary: Mapping[str, Any],
-    seconds: float,
-) -> list[tuple[str, str]]:
-    """How the results were made."""
+def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: Sequence[JobResult]) -> dict[str, str]:
+    """Say how the results were made."""
     first = next(iter(manifests.values()))
-    jobs = sum(len(part["jobs"]) for part in summary.values())
-    seeds = sorted({int(np.isfinite(c.scores).any(axis=2).sum(axis=1).max()) for c in curves})
+    seeds = sorted({result.seed for result in results})
     sizes = sorted({size for curve in curves for size in curve.sizes})
-    presets = dict.fromkeys(str(manifest["preset"]) for manifest in manifests.values())
-    steps = sorted({config["steps"] for m in manifests.values() for config in m["training"].values()})
+    presets = dict.fromkeys(manifest.preset for manifest in manifests.values())
+    steps = sorted({config["steps"] for manifest in manifests.values() for config in manifest.training.values()})
     agents = sorted({curve.agent for curve in curves}, key=agent_rank)
     checkpoints = max(curve.scores.shape[2] for curve in curves)
-    states = len({job["code"] for part in summary.values() for job in part["jobs"]})
-    versions = f"pidm-nav {first['version']}, torch {first['torch']}"
-    if states > 1:
-        versions += f"; the jobs were run with {states} different states of the code"
-    return [
-        ("Jobs", f"{jobs}, {seconds / 3600:.1f} core hours"),
-        ("Tasks", ", ".join(TASKS[task].title for task in TASKS if any(c.task == task for c in curves))),
-        ("Agents", ", ".join(agent_title(agent) for agent in agents)),
-        ("Demonstrations", ", ".join(demos_title(label) for label in manifests)),
-        ("Numbers of demonstrations", ", ".join(map(str, sizes))),
-        ("Seeds", " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))),
-        ("Training", f"preset {', '.join(presets)}, {', '.join(f'{s:,}' for s in steps)} gradient steps"),
-        ("Evaluation", f"{first['evaluation']['episodes']} rollouts at each of up to {checkpoints} checkpoints"),
-        ("Versions", versions),
-    ]
+    states = len({result.code for result in results})
+    mixed = f"; the jobs were run with {states} different states of the code" if states > 1 else ""
+    return {
+        "Jobs": f"{len(results)}, {sum(result.seconds or 0 for result in results) / 3600:.1f} core hours",
+        "Tasks": ", ".join(map(task_title, task_order(curve.task for curve in curves))),
+        "Agents": ", ".join(map(agent_title, agents)),
+        "Demonstrations": ", ".join(map(demonstrator_title, manifests)),
+        "Numbers of demonstrations": ", ".join(map(str, sizes)),
+        "Seeds": f"{', '.join(map(str, seeds))}: each draws the demonstrations (for all agents), weights and batches",
+        "Training": f"preset {', '.join(presets)}, {', '.join(f'{s:,}' for s in steps)} gradient steps",
+        "Evaluation": f"{first.evaluation.episodes} episodes at each of up to {checkpoints} checkpoints",
+        "Versions": f"pidm-nav {first.version}, torch {first.torch}{mixed}",
+    }
 
 
-def markdown(report: Report) -> str:
-    """The whole report as one Markdown text."""
-    parts = ["# Results\n"]
-    parts += [f"- **{item.value}** {item.text} ({item.paper})" for item in report.headlines]
-    for section in report.sections:
-        parts.append(f"\n## {section.title}\n\n{section.text}\n")
-        parts += [f"![{f.title}](figures/{f.name}.png)\n\n{f.caption}\n" for f in section.figures]
-        parts += [table.markdown() for table in section.tables + section.folded]
-    parts.append("\n## How it was made\n")
-    parts += [f"- {name}: {value}" for name, value in report.facts]
-    if report.failed:
-        parts.append(f"\n{len(report.failed)} jobs failed:\n")
-        parts += [f"- {cell}: {content['error']}" for cell, content in report.failed.items()]
-    return "\n".join(parts) + "\n"
+def render(template: str, **content: Any) -> str:
+    """Fill in a template that lies beside this file; what goes into HTML is escaped."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def embed(path: Path) -> str:
+        return f"data:image/{path.suffix[1:]};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+    def draw(figure: CurveFigure) -> list[Markup]:
+        return [Markup(draw_svg(panel, f"{figure.name}-{index}")) for index, panel in enumerate(figure.panels)]
+
+    text = (files("pidm_nav.experiments") / template).read_text(encoding="utf-8")
+    options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(autoescape=template.endswith(".html"), keep_trailing_newline=True, **options)
+    environment.filters |= {"embed": embed, "draw": draw}
+    return environment.from_string(text).render(dark_colors=DARK_COLORS, **content)

@@ -1,4 +1,4 @@
-"""A sweep's folder: one small JSON a job, and a manifest of the configuration that made them all.
+"""A sweep's folder: one small JSON file per job, and a manifest of the configuration that made them all.
 
 results/
   manifest.json                       version, training, evaluation and demonstrations of every job here
@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pidm_nav.demos.formats.npz import atomic_file
+import msgspec
+
 from pidm_nav.experiments.curves import Curve
+from pidm_nav.files import writable_folder, write_json
 from pidm_nav.tasks import TASKS
 
 FORMAT = 1
@@ -25,6 +27,10 @@ MANIFEST = "manifest.json"
 JOINED = ("agents", "training", "demos")  # parts of the manifest that more tasks and agents may join later
 JOBS = "jobs"
 AGENT_ORDER = ("bc", "retrieval-bc", "pidm")
+PLAIN_NAME = r"^[^\W_][\w.-]*$"  # labels and agents' names become parts of file names
+
+PlainName = Annotated[str, msgspec.Meta(pattern=PLAIN_NAME)]
+Document = TypeVar("Document")
 
 
 @dataclass(frozen=True, order=True)
@@ -38,85 +44,149 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The stem of its files."""
-        return f"{self.task}_{self.agent}_{self.demos}_{self.seed}"
+        """The stem of its files; Gymnasium ids may hold characters that file names cannot."""
+        task = re.sub(r"[^\w.-]", "~", self.task)
+        return f"{task}_{self.agent}_{self.demos}_{self.seed}"
 
     def __str__(self) -> str:
         return f"{self.agent} on {self.task}, {self.demos} demonstrations, seed {self.seed}"
 
 
-def write_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Whole or not at all."""
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=indent) + "\n", encoding="utf-8")
+class Checkpoint(msgspec.Struct, kw_only=True):
+    """Scores of one agent after some steps of training, means over its episodes."""
+
+    step: int = 0
+    goal_ratio: float
+    success: float = 0.0
+    length: float = 0.0
+    goals: list[int] = []  # goals reached in each episode
+    mean_return: float | msgspec.UnsetType = msgspec.UNSET  # the score, where the environment tells of no success
+    extra: dict[str, float] | msgspec.UnsetType = msgspec.UNSET  # what the sweep's `measure` returned
+
+    @property
+    def score(self) -> float:
+        """The mean goal ratio or, in a task without goals that does not tell of success, the mean return."""
+        return self.goal_ratio if isinstance(self.mean_return, msgspec.UnsetType) else self.mean_return
 
 
-def read_json(path: Path) -> Any:
-    """The content of a file, or one sentence about it."""
+class JobResult(msgspec.Struct, omit_defaults=True):
+    """One job's file: its cell, and either the scores of its checkpoints or its error."""
+
+    task: str
+    agent: PlainName
+    demos: int
+    seed: int
+    identity: str = ""  # of the configuration: see `identity`
+    version: str | None = None
+    code: str | None = None  # hash of the package's source code
+    checkpoints: list[Checkpoint] = []
+    seconds: float | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """What the job is about."""
+        return Cell(self.seed, self.task, self.demos, self.agent)
+
+    @property
+    def score(self) -> float:
+        """The mean score at the end of training."""
+        return self.checkpoints[-1].score
+
+
+class Demos(msgspec.Struct):
+    """The columns of the paper's dataset tables, and a hash of the observations and actions."""
+
+    made_by: str
+    task: str
+    episodes: int
+    total_steps: int
+    min_length: int
+    mean_length: float
+    max_length: int
+    success: float
+    sha256: str
+
+
+class Evaluation(msgspec.Struct, omit_defaults=True):
+    """How every agent of a sweep is rolled out."""
+
+    episodes: int
+    seed: int
+    env_kwargs: dict[str, Any] = {}
+
+
+class Manifest(msgspec.Struct):
+    """Everything that decides the results of a sweep."""
+
+    format: int
+    version: str
+    torch: str
+    demos_from: PlainName
+    preset: str
+    evaluation: Evaluation
+    agents: dict[str, dict[str, Any]]
+    training: dict[str, dict[str, Any]]  # "task/agent" -> its configuration
+    demos: dict[str, Demos]
+
+
+def _read(path: Path, kind: type[Document], otherwise: str) -> Document:
+    """Read a JSON file of that kind; `otherwise` says what is wrong with any other."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"'{path}' {otherwise} ({error})") from None
+    except (msgspec.DecodeError, RecursionError):
         raise ValueError(f"'{path}' is damaged: delete it and run the sweep again") from None
 
 
-def identity(manifest: Mapping[str, Any], cell: Cell) -> str:
-    """A short hash of everything in the manifest that the cell's result depends on."""
-    key = f"{cell.task}/{cell.agent}"
-    parts = [manifest[part] for part in ("version", "torch", "evaluation")]
-    parts += [manifest["agents"].get(cell.agent), manifest["training"].get(key)]
-    parts.append(manifest["demos"].get(cell.task, {}).get("sha256"))
+def identity(manifest: Manifest, cell: Cell) -> str:
+    """Return a short hash of everything in the manifest that the cell's result depends on."""
+    demos = manifest.demos.get(cell.task)
+    parts = [manifest.version, manifest.torch, msgspec.to_builtins(manifest.evaluation)]
+    parts += [manifest.agents.get(cell.agent), manifest.training.get(f"{cell.task}/{cell.agent}")]
+    parts.append(demos and demos.sha256)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def open_folder(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def open_folder(folder: Path, manifest: Manifest) -> Manifest:
     """Make a sweep's folder, or join the one that is there if it holds the same configuration."""
-    try:
-        (folder / JOBS).mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OSError(f"cannot write to '{folder}' ({reason}): choose another --out") from None
-    manifest = json.loads(json.dumps(manifest))
-    path = folder / MANIFEST
-    if not path.exists():
+    writable_folder(folder / JOBS)
+    if not (folder / MANIFEST).exists():
         if any((folder / JOBS).glob("*.json")):
             raise ValueError(
                 f"'{folder}' holds results but no {MANIFEST} that says how they were made: choose another --out"
             )
-        write_json(path, manifest, indent=1)
+        write_json(folder / MANIFEST, msgspec.to_builtins(manifest), indent=1)
         return manifest
-    before = read_manifest(folder)
-    found = _difference(before, manifest)
-    if found is not None:
+    before, now = (msgspec.to_builtins(each) for each in (read_manifest(folder), manifest))
+    if found := _difference(before, now):
         place, old, new = found
         raise ValueError(
             f"'{folder}' holds results made with {place} {old}, not {new}: "
             "choose another --out, or the same settings to go on"
         )
-    merged = {**before}
-    for part in JOINED:
-        merged[part] = {**before[part], **manifest[part]}
+    merged = {**before, **{part: {**before[part], **now[part]} for part in JOINED}}
     if merged != before:
-        write_json(path, merged, indent=1)
-    return merged
+        write_json(folder / MANIFEST, merged, indent=1)
+    return msgspec.convert(merged, Manifest)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The configuration of a sweep's folder."""
+def read_manifest(folder: Path) -> Manifest:
+    """Read the configuration of a sweep's folder."""
     path = folder / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(f"'{folder}' holds no {MANIFEST}: give a folder that pidm-nav sweep wrote")
-    manifest = read_json(path)
-    needed = {"version", "torch", "demos_from", "preset", "evaluation", "agents", "training", "demos"}
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or not needed <= set(manifest):
-        raise ValueError(f"'{path}' is not a manifest that this version of pidm-nav reads: sweep again")
+    otherwise = "is not a manifest that this version of pidm-nav reads: run the sweep again"
+    manifest = _read(path, Manifest, otherwise)
+    if manifest.format != FORMAT:
+        raise ValueError(f"'{path}' {otherwise} (format {manifest.format})")
     return manifest
 
 
 def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | None:
-    """The first place that differs: its name, the old and the new value; tasks and agents of one alone do not count."""
+    """Return the first place that differs with both values; tasks and agents that only one side has do not count."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return None if old == new else (place.removeprefix("."), old, new)
     joins = place.removeprefix(".") in JOINED
@@ -128,52 +198,59 @@ def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | N
     return None
 
 
-def write_result(folder: Path, cell: Cell, result: Mapping[str, Any]) -> None:
+def write_result(folder: Path, result: JobResult) -> None:
     """Write a job's scores, or its error; a success replaces an earlier failure."""
-    content = {"task": cell.task, "agent": cell.agent, "demos": cell.demos, "seed": cell.seed, **result}
-    failed = folder / JOBS / f"{cell.name}.error.json"
-    if "error" in result:
-        write_json(failed, content)
+    failed = folder / JOBS / f"{result.cell.name}.error.json"
+    if result.error is not None:
+        write_json(failed, msgspec.to_builtins(result))
     else:
-        write_json(folder / JOBS / f"{cell.name}.json", content)
+        write_json(folder / JOBS / f"{result.cell.name}.json", msgspec.to_builtins(result))
         failed.unlink(missing_ok=True)
 
 
-def read_results(folder: Path) -> tuple[dict[Cell, dict[str, Any]], dict[Cell, dict[str, Any]]]:
-    """Every job that is done, and every one that failed."""
+def read_results(folder: Path) -> tuple[dict[Cell, JobResult], dict[Cell, JobResult]]:
+    """Read every job that is done, and every job that failed."""
     manifest = read_manifest(folder)
-    done: dict[Cell, dict[str, Any]] = {}
-    failed: dict[Cell, dict[str, Any]] = {}
+    done: dict[Cell, JobResult] = {}
+    failed: dict[Cell, JobResult] = {}
     for path in sorted((folder / JOBS).glob("[!.]*.json")):
-        content = read_json(path)
-        try:
-            cell = Cell(content["seed"], content["task"], content["demos"], content["agent"])
-            if "error" in content:
-                failed[cell] = content
-                continue
-            if content["identity"] != identity(manifest, cell):
-                raise ValueError(f"'{path}' was made with another configuration than {MANIFEST} says: delete it")
-            [checkpoint["goal_ratio"] for checkpoint in content["checkpoints"]]
-        except (KeyError, TypeError):
-            raise ValueError(f"'{path}' is not a result of this sweep: delete it") from None
-        done[cell] = content
-    return done, {cell: content for cell, content in failed.items() if cell not in done}
+        result = _read(path, JobResult, "is not a result of this sweep: delete it")
+        if result.error is not None:
+            failed[result.cell] = result
+            continue
+        if result.identity != identity(manifest, result.cell):
+            raise ValueError(f"'{path}' was made with another configuration than {MANIFEST} says: delete it")
+        if not result.checkpoints:
+            raise ValueError(f"'{path}' is not a result of this sweep: delete it")
+        done[result.cell] = result
+    return done, {cell: result for cell, result in failed.items() if cell not in done}
 
 
-def make_curves(done: Mapping[Cell, Mapping[str, Any]], demos_from: str) -> list[Curve]:
-    """One curve a task and agent, in the paper's order."""
-    groups: dict[tuple[str, str], dict[tuple[int, int], Sequence[float]]] = {}
-    for cell, content in done.items():
-        scores = [checkpoint["goal_ratio"] for checkpoint in content["checkpoints"]]
+def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
+    """Make one curve per task and agent, in the order of tables."""
+    groups: dict[tuple[str, str], dict[tuple[int, int], list[float]]] = {}
+    for cell, result in done.items():
+        scores = [checkpoint.score for checkpoint in result.checkpoints]
         groups.setdefault((cell.task, cell.agent), {})[cell.demos, cell.seed] = scores
     return [
         Curve.from_cells(task, agent, demos_from, groups[task, agent])
-        for task in TASKS
+        for task in task_order(task for task, _ in groups)
         for agent in sorted({a for _, a in groups}, key=agent_rank)
         if (task, agent) in groups
     ]
 
 
 def agent_rank(agent: str) -> tuple[int, str]:
-    """The order of agents in tables."""
+    """Return a key that sorts agents as tables show them."""
     return (AGENT_ORDER.index(agent) if agent in AGENT_ORDER else len(AGENT_ORDER), agent)
+
+
+def task_order(tasks: Iterable[str]) -> list[str]:
+    """Return each task once: ours in the order of the registry, then others by name."""
+    order = list(TASKS)
+    return sorted(set(tasks), key=lambda task: (order.index(task) if task in order else len(order), task))
+
+
+def task_title(task: str) -> str:
+    """Return a task's name as tables and figures show it."""
+    return TASKS[task].title if task in TASKS else task

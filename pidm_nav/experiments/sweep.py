@@ -1,134 +1,224 @@
-"""A sweep: every task, agent, number of demonstrations and seed is one job, trained, evaluated and written down."""
+"""A sweep: every task, agent, number of demonstrations and seed is one job, which trains and evaluates an agent."""
 
 from __future__ import annotations
 
+import functools
+import glob
 import hashlib
+import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zlib import crc32
 
+import msgspec
 import numpy as np
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
 
-from pidm_nav import __version__
+import pidm_nav
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.experiments.engines import Engine, Outcome
+from pidm_nav.experiments.engines import Outcome, Runner
 from pidm_nav.experiments.results import (
     FORMAT,
+    PLAIN_NAME,
     Cell,
+    Checkpoint,
+    Demos,
+    Evaluation,
+    JobResult,
+    Manifest,
     identity,
     open_folder,
     read_results,
     write_result,
 )
-from pidm_nav.tasks import TASKS
+from pidm_nav.experiments.sources import find_demos
+from pidm_nav.files import write_text
+from pidm_nav.rollout import EvalResult, evaluate
 
 if TYPE_CHECKING:
-    from pidm_nav.agents.train import TrainConfig
+    from pidm_nav.agents import AgentConfig, NavPolicy, TrainConfig
 
-CHECKPOINTS = (0.05, 0.1, 0.5)  # fractions of the training evaluated besides its end, as in the paper
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
 
-Report = Callable[[Cell, Outcome], None]
+
+def _listed(convert: Callable[[str], Any], example: str) -> PrimitiveConstructorSpec[Any]:
+    """Read values from the command line that are separated by commas, by spaces or by both."""
+
+    def read(words: list[str]) -> tuple[Any, ...]:
+        try:
+            return tuple(convert(part) for part in re.split(r"[,\s]+", " ".join(words)) if part)
+        except ValueError:
+            raise ValueError(f"'{' '.join(words)}' cannot be read: give values such as {example}") from None
+
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=example,
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda values: [",".join(map(str, values))],
+    )
+
+
+Names = Annotated[tuple[str, ...], _listed(str, "NAME,NAME")]
+Numbers = Annotated[tuple[int, ...], _listed(int, "1,2,5")]
+Fractions = Annotated[tuple[float, ...], _listed(float, "0.1,0.5")]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An agent under a name of its own, with other options or changed after its training."""
+
+    agent: str  # name in `AGENTS`
+    options: Mapping[str, Any] = field(default_factory=dict)  # "{task}", "{demos}" and "{seed}" in texts are replaced
+    adapt: Callable[[Any], None] | None = None  # changes the trained agent before it is evaluated
+    trained_as: str | None = None  # the variant whose kept agent is evaluated instead of training one
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to run; everything that decides a job's result, and which jobs there are."""
+    """What to train and evaluate: everything that decides a job's result, and which jobs there are."""
 
-    datasets: Mapping[str, DemoDataset]  # by task
-    agents: tuple[str, ...]
-    sizes: tuple[int, ...]  # numbers of demonstrations
-    seeds: int  # how many
-    demos_from: str  # a word for the demonstrations in figures and tables: human, astar
-    preset: str = "fast"
-    steps: int | None = None  # gradient steps, if not the preset's
-    episodes: int = 50  # rollouts a checkpoint
-    checkpoints: tuple[float, ...] = CHECKPOINTS
-    first_seed: int = 0
+    # Names of the tasks, or all for the paper's four; by default the tasks of --demos, or else the paper's four.
+    tasks: Names = ()
+    agents: Names = ("bc", "pidm", "retrieval-bc")  # Names of the agents to compare.
+    num_demos: Numbers = (1, 2, 5, 10, 20, 30, 40, 50)  # Numbers of demonstrations to train on.
+    seeds: int = 20  # Number of training seeds; a seed draws the demonstrations, the weights and the batches.
+    first_seed: int = 0  # First training seed; for an honest comparison, choose seeds that no agent was tuned on.
+    demos: tuple[str, ...] = ()  # Files of demonstrations, one per task.
+    # Where demonstrations come from: astar or human-like (the default), which come with the package, or a folder with
+    # one file, or one folder of the paper's release, per task.
+    demos_from: str | None = None
+    label: str | None = None  # Name of these demonstrations in figures and tables; by default found in their files.
+    preset: Literal["fast", "paper"] = "fast"  # Training recipe: seconds per job, or the paper's.
+    steps: int | None = None  # Number of gradient steps; by default the preset's.
+    episodes: int = 50  # Number of episodes per evaluation.
+    # When to evaluate besides the end of training, as fractions of the training; "" for the end only.
+    checkpoint_fractions: Fractions = (0.05, 0.1, 0.5)
+    # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
+    keep_agents: Path | None = None
+    # The settings below are for Python programs; the command line does not offer them.
+    variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
+    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(
+        default_factory=dict
+    )  # of the evaluations
+    # Returns numbers to keep of an evaluation besides its scores.
+    measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
 
     def __post_init__(self) -> None:
         from pidm_nav.agents import AGENTS
 
         for agent in self.agents:
-            if agent not in AGENTS:
-                raise ValueError(f"no agent is called '{agent}': choose among {', '.join(AGENTS)}")
-        for name, values in (("agents", self.agents), ("numbers of demonstrations", self.sizes)):
+            if self.variant(agent).agent not in AGENTS:
+                raise ValueError(f"no agent is called '{agent}': choose among {', '.join((*AGENTS, *self.variants))}")
+        for name, values in (("--agents", self.agents), ("--num-demos", self.num_demos)):
             if not values or len(set(values)) < len(values):
-                raise ValueError(f"the {name} are {list(values)}: give at least one, each once")
-        if min(self.sizes) < 1 or self.seeds < 1 or self.episodes < 1:
+                raise ValueError(f"{name} is '{','.join(map(str, values))}': give at least one value, each once")
+        if min(*self.num_demos, self.seeds, self.episodes) < 1:
             raise ValueError("numbers of demonstrations, seeds and episodes must be at least 1")
         if self.first_seed < 0:
-            raise ValueError(f"the first seed is {self.first_seed}: seeds are 0 or more")
-        if any(not 0 < fraction <= 1 for fraction in self.checkpoints):
-            raise ValueError(f"the checkpoints are {list(self.checkpoints)}: give fractions of the training")
-        for task, dataset in self.datasets.items():
-            if len(dataset) < max(self.sizes):
+            raise ValueError(f"--first-seed is {self.first_seed}: seeds are 0 or more")
+        if any(not 0 < fraction <= 1 for fraction in self.checkpoint_fractions):
+            given = ",".join(map(str, self.checkpoint_fractions))
+            raise ValueError(f"--checkpoint-fractions is '{given}': give fractions of the training such as 0.1,0.5")
+        for name in (*self.agents, *([] if self.label is None else [self.label])):
+            if not re.search(PLAIN_NAME, name):
+                raise ValueError(f"'{name}' cannot be part of a file's name: use letters, digits, '-', '_' and '.'")
+
+    @functools.cached_property
+    def _found(self) -> tuple[dict[str, DemoDataset], str]:
+        datasets, label = find_demos(self.tasks, self.demos, self.demos_from)
+        for task, dataset in datasets.items():
+            if len(dataset) < max(self.num_demos):
                 raise ValueError(
                     f"there are {len(dataset)} demonstrations of {task}, but --num-demos asks for "
-                    f"{max(self.sizes)}: give more, or ask for at most {len(dataset)}"
+                    f"{max(self.num_demos)}: give more, or ask for at most {len(dataset)}"
                 )
+        return datasets, self.label or label
+
+    @property
+    def datasets(self) -> dict[str, DemoDataset]:
+        """Each task's demonstrations."""
+        return self._found[0]
+
+    @property
+    def demos_label(self) -> str:
+        """One word for the demonstrations in figures and tables, such as human or astar."""
+        return self._found[1]
+
+    def variant(self, agent: str) -> Variant:
+        """Return what an agent's name stands for."""
+        return self.variants.get(agent, Variant(agent))
 
     def cells(self) -> list[Cell]:
-        """Every job, all of the first seed first: a sweep that is stopped early still has whole curves."""
+        """Return every job, all of the first seed first: a sweep that is stopped early still has whole curves."""
         return [
             Cell(seed, task, size, agent)
             for seed in range(self.first_seed, self.first_seed + self.seeds)
-            for size in self.sizes
+            for size in sorted(self.num_demos)
             for task in self.datasets
             for agent in self.agents
         ]
 
-    def training(self, task: str, agent: str) -> TrainConfig:
-        """The training configuration of a task and agent, but for the seed."""
-        from pidm_nav.agents.train import preset
+    def training(self, task: str, agent: str) -> tuple[AgentConfig, TrainConfig]:
+        """Return an agent's options on a task and its training configuration, the same for every seed."""
+        from pidm_nav.agents import choose_preset
 
-        config = preset(self.preset, agent, task)
-        steps = config.steps if self.steps is None else self.steps
-        checkpoints = sorted({max(1, round(fraction * steps)) for fraction in self.checkpoints} - {steps})
-        return replace(config, steps=steps, checkpoints=tuple(checkpoints))
+        variant, dataset = self.variant(agent), self.datasets[task]
+        name = None if self.preset == "fast" else self.preset
+        preset = choose_preset(variant.agent, dataset, name, **variant.options)
+        steps = preset.training.steps if self.steps is None else self.steps
+        checkpoints = sorted({max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps})
+        return preset.options, replace(preset.training, steps=steps, checkpoints=tuple(checkpoints))
 
-    def manifest(self) -> dict[str, Any]:
-        """Everything that decides the results, JSON-plain."""
+    def manifest(self) -> Manifest:
+        """Return everything that decides the results, as the folder's manifest has it."""
         import torch
 
         from pidm_nav.agents import AGENTS
 
-        return {
+        agents = {name: asdict(AGENTS[self.variant(name).agent].config_class()) for name in self.agents}
+        training = {}
+        for task in self.datasets:
+            for name in self.agents:
+                options, config = self.training(task, name)
+                training[f"{task}/{name}"] = asdict(config)
+                if asdict(options) != agents[name]:
+                    training[f"{task}/{name}"] |= {"options": asdict(options)}
+                if adapt := self.variant(name).adapt:
+                    training[f"{task}/{name}"] |= {"adapt": adapt.__name__}
+        content = {
             "format": FORMAT,
-            "version": __version__,
+            "version": pidm_nav.__version__,
             "torch": str(torch.__version__),
-            "demos_from": self.demos_from,
+            "demos_from": self.demos_label,
             "preset": self.preset,
-            "evaluation": {"episodes": self.episodes, "seed": EVALUATION_SEED},
-            "agents": {agent: asdict(AGENTS[agent].config_class()) for agent in self.agents},
-            "training": {
-                f"{task}/{agent}": asdict(self.training(task, agent)) for task in self.datasets for agent in self.agents
-            },
+            "evaluation": Evaluation(self.episodes, EVALUATION_SEED, dict(self.env_kwargs)),
+            "agents": agents,
+            "training": training,
             "demos": {task: _describe(dataset) for task, dataset in self.datasets.items()},
         }
+        return msgspec.json.decode(msgspec.json.encode(content), type=Manifest)
 
-
-def code_hash() -> str:
-    """A short hash of the code that training and evaluation depend on: a version under work has many states."""
-    package = files("pidm_nav")
-    names = ("tasks", "rollout", "world2d/layout", "world2d/world", "world2d/physics", "world2d/vector")
-    sources = [package / f"{name}.py" for name in names]
-    agents = (path for path in files("pidm_nav.agents").iterdir() if path.name.endswith(".py"))
-    sources += sorted(agents, key=lambda path: path.name)
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-
-
-def _describe(dataset: DemoDataset) -> dict[str, Any]:
-    """A dataset's columns in the paper's tables, and a hash of its numbers."""
-    digest = hashlib.sha256()
-    for episode in dataset:
-        digest.update(episode.observations.tobytes() + episode.actions.tobytes())
-    made_by = str(dataset.source.get("made_by", "unknown"))
-    return {"made_by": made_by, **asdict(dataset.summary()), "sha256": digest.hexdigest()}
+    def job(self, cell: Cell) -> Job:
+        """Return a cell's job."""
+        options, config = self.training(cell.task, cell.agent)
+        texts: dict[str, Any] = {
+            name: value.format(**asdict(cell)) for name, value in asdict(options).items() if isinstance(value, str)
+        }
+        kept = replace(cell, agent=self.variant(cell.agent).trained_as or cell.agent).name
+        return Job(
+            cell,
+            sample_demos(self.datasets[cell.task], cell),
+            replace(options, **texts),
+            replace(config, seed=cell.seed),
+            replace(self),  # without the datasets, which workers do not need
+            None if self.keep_agents is None else self.keep_agents / kept,
+        )
 
 
 @dataclass(frozen=True)
@@ -137,65 +227,103 @@ class Job:
 
     cell: Cell
     dataset: DemoDataset = field(repr=False)  # the sampled demonstrations
+    options: AgentConfig = field(repr=False)
     config: TrainConfig = field(repr=False)
-    episodes: int = 50
+    sweep: Sweep = field(repr=False)
+    keep: Path | None = None  # folder of the trained agent
+
+
+def code_hash() -> str:
+    """Return a short hash of the package's source code: a version under development has many states."""
+    root = Path(pidm_nav.__file__).parent
+    sources = sorted(glob.glob(f"{root}/**/*.py", recursive=True))
+    return hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()[:12]
+
+
+def _describe(dataset: DemoDataset) -> Demos:
+    made_by = str(dataset.source.get("made_by", "unknown"))
+    return Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset.sha256)
 
 
 def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
-    """The cell's demonstrations: the same for every agent, drawn by seed, task and number only."""
+    """Draw the cell's demonstrations: the same for every agent, decided by seed, task and number only."""
     rng = np.random.default_rng([cell.seed, crc32(cell.task.encode()), cell.demos])
     return dataset.sample(cell.demos, rng)
 
 
 def run_job(job: Job) -> Outcome:
-    """Train one agent, evaluate its checkpoints on the episodes that all agents get, return the scores."""
+    """Train one agent, evaluate its checkpoints on the episodes that all agents get, and return the scores."""
     import torch
 
-    from pidm_nav.agents.train import env_arguments, train
-    from pidm_nav.rollout import evaluate
+    from pidm_nav.agents.train import env_arguments
 
     torch.set_num_threads(1)
     began = time.perf_counter()
-    arguments = env_arguments(job.dataset)
-    num_goals = TASKS[job.cell.task].num_goals
-    checkpoints: list[dict[str, Any]] = []
+    sweep = job.sweep
+    arguments = {**env_arguments(job.dataset), **sweep.env_kwargs}
+    adapt = sweep.variant(job.cell.agent).adapt
+    checkpoints: list[Checkpoint] = []
 
-    def score(step: int, policy: Any) -> None:
-        result = evaluate(policy, job.cell.task, job.episodes, EVALUATION_SEED, **arguments)
-        checkpoints.append(
-            {
-                "step": step,
-                "goal_ratio": result.mean_goal_ratio,
-                "success": result.success_rate,
-                "length": float(result.length.mean()),
-                "goals": np.round(result.goal_ratio * num_goals).astype(int).tolist(),  # per rollout
-            }
+    def score(step: int, policy: NavPolicy) -> None:
+        if adapt is not None:
+            adapt(policy)
+        result = evaluate(policy, job.cell.task, sweep.episodes, EVALUATION_SEED, **arguments)
+        checkpoint = Checkpoint(
+            step=step,
+            goal_ratio=result.mean_goal_ratio,
+            success=result.success_rate,
+            length=float(result.length.mean()),
+            goals=[episode.goals_reached for episode in result.episodes],
         )
+        if result.task.flags is None and not any("success" in episode.infos for episode in result.episodes):
+            checkpoint.mean_return = float(result.returns.mean())
+        if sweep.measure is not None:
+            checkpoint.extra = sweep.measure(result)
+        checkpoints.append(checkpoint)
 
-    train(job.cell.agent, job.dataset, job.config, on_checkpoint=score)
-    return {"checkpoints": checkpoints, "seconds": round(time.perf_counter() - began, 2)}
+    _train(job, score)
+    return {"checkpoints": msgspec.to_builtins(checkpoints), "seconds": round(time.perf_counter() - began, 2)}
+
+
+def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
+    """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
+    from pidm_nav.agents import Preset, load_agent, train
+
+    variant = job.sweep.variant(job.cell.agent)
+    made_with = [pidm_nav.__version__, variant.agent, asdict(job.options), asdict(job.config), job.dataset.sha256]
+    mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
+    note = None if job.keep is None else job.keep / "trained_with.txt"
+    if note is not None and not job.config.checkpoints and note.exists() and note.read_text() == mark:
+        score(job.config.steps, load_agent(note.parent))
+    elif variant.trained_as is not None:
+        raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
+    else:
+        policy = train(variant.agent, job.dataset, Preset(job.options, job.config), on_checkpoint=score)
+        if note is not None:
+            policy.save(note.parent)
+            write_text(note, mark)
 
 
 def run_sweep(
     sweep: Sweep,
     folder: str | Path,
-    engine: Engine[Job],
+    runner: Runner[Job],
     *,
     retry_failed: bool = False,
     shard: tuple[int, int] = (0, 1),
-    on_start: Callable[[int, Mapping[Cell, Outcome]], None] | None = None,
-    on_result: Report | None = None,
-) -> dict[Cell, Outcome]:
-    """Run the jobs that the folder does not hold yet; returns the scores of all that are done.
+    on_start: Callable[[int, Mapping[Cell, JobResult]], None] | None = None,
+    on_result: Callable[[JobResult], None] | None = None,
+) -> dict[Cell, JobResult]:
+    """Run the jobs that the folder does not hold yet; returns the results of all that are done.
 
     Args:
         sweep: what to run.
-        folder: where results are and go; nothing there is ever changed but for failures that succeed.
-        engine: `run_local` or `run_ray`, with their settings bound.
+        folder: where results are and go; nothing there is ever changed except for failures that succeed.
+        runner: `run_local` or `run_ray`, with their settings bound.
         retry_failed: run jobs again that failed before.
-        shard: (i, n) for every n-th job from the i-th: n machines share a folder without talking.
-        on_start: called with the number of jobs to run and those done before.
-        on_result: called with every job that ends, its scores or its error.
+        shard: (i, n) for every n-th job from the i-th: n machines share a folder without talking to each other.
+        on_start: called with the number of jobs to run and the results of those done before.
+        on_result: called with the result of every job that ends, which has scores or an error.
     """
     folder = Path(folder)
     manifest = open_folder(folder, sweep.manifest())
@@ -205,18 +333,14 @@ def run_sweep(
     cells = [cell for cell in own if cell not in done and (retry_failed or cell not in failed)]
     if on_start:
         on_start(len(cells), done)
-    jobs = [_make_job(sweep, cell) for cell in cells]
-    origin = {"version": __version__, "code": code_hash()}
-    for job, outcome in engine(run_job, jobs) if jobs else ():
-        result = {"identity": identity(manifest, job.cell), **origin, **outcome}
-        write_result(folder, job.cell, result)
-        if "error" not in outcome:
-            done[job.cell] = outcome
+    origin = {"version": pidm_nav.__version__, "code": code_hash()}
+    jobs = [sweep.job(cell) for cell in cells]
+    for job, outcome in runner(run_job, jobs) if jobs else ():
+        content = {**asdict(job.cell), "identity": identity(manifest, job.cell), **origin, **outcome}
+        result = msgspec.convert(content, JobResult)
+        write_result(folder, result)
+        if result.error is None:
+            done[job.cell] = result
         if on_result:
-            on_result(job.cell, outcome)
+            on_result(result)
     return done
-
-
-def _make_job(sweep: Sweep, cell: Cell) -> Job:
-    config = replace(sweep.training(cell.task, cell.agent), seed=cell.seed)
-    return Job(cell, sample_demos(sweep.datasets[cell.task], cell), config, sweep.episodes)

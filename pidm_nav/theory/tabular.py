@@ -1,20 +1,28 @@
 """A problem with finitely many states, future states and actions, where every term of the theory is a sum.
 
-Axes everywhere: (S, F, A) = (current state, future state, action). `predictor` is a conditional distribution
+Array axes are always (S, F, A) = (current state, future state, action). A predictor is a conditional distribution
 (S, F) of future states. The world is d(s) p*(s'|s) pi*(a|s,s'), so the BC expert is its marginal, as the
-paper's decomposition requires. Learned predictors are cell means shrunk to zero: sum of actions / (count +
+paper's decomposition requires. Learned estimators are cell means shrunk to zero: sum of actions / (count +
 ridge), and zero in a cell without samples. Their mean and variance over datasets have closed forms, so the
-terms of Corollary 1 are exact.
+terms of Corollary 1 are exact. `samples` are the numbers of training samples of (BC, IDM).
+
+Theorem 2's policy class is the tilted family pi_xi(a|s,s') ~ pi*(a|s,s') exp(xi h(s,s',a)), which holds the expert
+at xi = 0 (Assumption 3) and is smooth (Assumption 5). BC's class is its marginal under the true p*, so
+Psi(xi) = xi (Assumption 4).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from pidm_nav.theory.terms import Floats, GapTerms, Measured
+from pidm_nav.theory.terms import Floats, GapTerms, Measured, Pair
+
+TEST_SAMPLES = 1000
+GRID = np.linspace(-1.5, 1.5, 401)  # of xi, on which likelihoods are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +38,16 @@ class TabularProblem:
         shape = (len(self.states), *self.futures.shape[1:], len(self.values))
         if self.actions.shape != shape:
             raise ValueError(f"the action probabilities are {self.actions.shape}; the other arrays need {shape}")
-        for name, p in (("states", self.states), ("futures", self.futures), ("actions", self.actions)):
+        for name in ("states", "futures", "actions"):
+            p = getattr(self, name)
             if (p < 0).any() or not np.allclose(p.sum(axis=-1), 1):
                 raise ValueError(
-                    f"the probabilities of {name} are negative or do not sum to 1; normalise the last axis"
+                    f"the probabilities of {name} are negative or do not sum to 1; normalize the last axis"
                 )
 
     @classmethod
-    def random(cls, rng: np.random.Generator, states: int = 4, futures: int = 4, actions: int = 3) -> TabularProblem:
-        """A problem drawn from Dirichlet distributions, uneven enough to make every term count."""
+    def random(cls, rng: Generator, states: int = 4, futures: int = 4, actions: int = 3) -> TabularProblem:
+        """Draw a problem from Dirichlet distributions that are uneven enough to make every term count."""
         return cls(
             rng.dirichlet(np.full(states, 5.0)),
             rng.dirichlet(np.full(futures, 1.0), size=states),
@@ -48,31 +57,33 @@ class TabularProblem:
 
     @classmethod
     def telling(cls, strength: float, futures: int = 7, actions: int = 13) -> TabularProblem:
-        """A problem whose future shifts the mean action by up to +-strength: 0 tells nothing, 1.5 much."""
+        """Make a problem whose future shifts the mean action by up to +-strength: 0 tells nothing, 1.5 much."""
         values = np.linspace(-3, 3, actions)
         shift = strength * np.linspace(-1, 1, futures)
-        logits = (
-            -((values[None, None, :] - shift[None, :, None]) ** 2) / 2
-            + np.array([-0.3, 0, 0.3])[:, None, None] * values
-        )
-        weights = np.exp(logits)
+        own = np.array([-0.3, 0, 0.3])[:, None, None] * values  # what the state alone says about the action
+        weights = np.exp(-((values[None, None, :] - shift[None, :, None]) ** 2) / 2 + own)
         states = np.full(3, 1 / 3)
         return cls(states, np.full((3, futures), 1 / futures), weights / weights.sum(-1, keepdims=True), values)
+
+    def tilted(self, xi: float, direction: Floats | None = None) -> TabularProblem:
+        """Return the member xi of Theorem 2's policy class, whose direction h is (S, F, A) or the action itself."""
+        weights = self.actions * np.exp(xi * (self.values if direction is None else direction))
+        return replace(self, actions=weights / weights.sum(-1, keepdims=True))
+
+    @property
+    def pairs(self) -> Floats:
+        """Probability (S, F) of state and future state, d(s) p*(s'|s)."""
+        return self.states[:, None] * self.futures
 
     @property
     def joint(self) -> Floats:
         """Probability (S, F, A) of state, future state and action."""
-        return self.joint_under(self.futures)
-
-    def joint_under(self, predictor: Floats) -> Floats:
-        """The same with future states drawn from a predictor (S, F)."""
-        return self.states[:, None, None] * predictor[:, :, None] * self.actions
+        return self.pairs[:, :, None] * self.actions
 
     @property
     def marginal(self) -> Floats:
         """The BC expert pi*(a|s) (S, A): the IDM expert averaged over p*."""
-        result: Floats = np.einsum("sf,sfa->sa", self.futures, self.actions)
-        return result
+        return np.asarray(np.einsum("sf,sfa->sa", self.futures, self.actions))
 
     @property
     def bc_mean(self) -> Floats:
@@ -94,74 +105,138 @@ class TabularProblem:
         """Var(a|s,s') (S, F)."""
         return self.actions @ self.values**2 - self.idm_mean**2
 
-    def tilted(self, xi: float, direction: Floats | None = None) -> TabularProblem:
-        """The policy class of Theorem 2: pi_xi(a|s,s') ~ pi*(a|s,s') exp(xi h), h (S, F, A) or the action."""
-        weights = self.actions * np.exp(xi * (self.values if direction is None else direction))
-        return TabularProblem(self.states, self.futures, weights / weights.sum(-1, keepdims=True), self.values)
+    @property
+    def optimal_gap(self) -> float:
+        """Theorem 1: Delta = E_d[Var_p*(f*_xi(s, s'))]; it needs only the decomposition of the expert."""
+        mean = (self.futures * self.idm_mean).sum(1)
+        return float(self.states @ (self.futures * (self.idm_mean - mean[:, None]) ** 2).sum(1))
 
-    def mean_over_samples(self, quantity: Floats, samples: int, rng: np.random.Generator) -> Measured:
-        """Mean of a quantity (S, F, A) over i.i.d. samples of the problem."""
-        counts = rng.multinomial(samples, self.joint.ravel())
-        mean = counts @ quantity.ravel() / samples
-        return Measured(float(mean), float(np.sqrt(counts @ (quantity.ravel() - mean) ** 2) / samples))
+    @property
+    def error_difference(self) -> Floats:
+        """Squared error (S, F, A) of the optimal BC less that of the optimal IDM predictor; its mean is Delta."""
+        bc = (self.values - self.bc_mean[:, None, None]) ** 2
+        return np.asarray(bc - (self.values - self.idm_mean[:, :, None]) ** 2)
+
+    @property
+    def cross_entropy_gap(self) -> float:
+        """Appendix B: Delta_CE = I(a; s' | s), here as H(a|s) - H(a|s,s')."""
+        bc = -(self.states[:, None] * _x_log_x(self.marginal)).sum()
+        return float(bc + (self.pairs[:, :, None] * _x_log_x(self.actions)).sum())
+
+    @property
+    def log_ratio(self) -> Floats:
+        """Log of pi(a|s,s') / pi(a|s) (S, F, A): its mean is E[KL(IDM expert || BC expert)] = Delta_CE."""
+        one = np.ones_like(self.actions)
+        return np.asarray(np.log(np.divide(self.actions, self.marginal[:, None], out=one, where=self.actions > 0)))
+
+    def measured_optimal_gap(self, samples: int, rng: Generator) -> tuple[Measured, Measured]:
+        """Measure the gaps of the optimal predictors on i.i.d. samples: (squared error, cross entropy)."""
+
+        def mean(quantity: Floats) -> Measured:
+            counts = rng.multinomial(samples, self.joint.ravel())
+            mean = counts @ quantity / samples
+            return Measured(float(mean), float(np.sqrt(counts @ (quantity - mean) ** 2) / samples))
+
+        return mean(self.error_difference.ravel()), mean(self.log_ratio.ravel())
+
+    def learned_predictor(self, samples: int, rng: Generator) -> Floats:
+        """Learn p_hat (S, F) from samples per state of p*: it lies inside the support of p* (Assumption 1)."""
+        return rng.multinomial(samples, self.futures) / samples
+
+    def density_ratio(self, predictor: Floats, check_support: bool = True) -> Floats:
+        """Return w(s, s') = p_hat / p* (S, F); Assumption 1 says that p_hat has no mass where p* has none."""
+        outside = (predictor > 0) & (self.futures == 0)
+        if check_support and outside.any():
+            state, future = np.argwhere(outside)[0]
+            raise ValueError(
+                f"the predictor gives future {future} of state {state} mass {predictor[state, future]:.2g}, "
+                "the truth 0, which breaks Assumption 1; keep it inside the support"
+            )
+        return np.divide(predictor, self.futures, out=np.zeros_like(predictor), where=self.futures > 0)
+
+    def gap_terms(
+        self, predictor: Floats, samples: tuple[int, int], ridge: float = 1.0, check_support: bool = True
+    ) -> GapTerms:
+        """Compute Corollary 1's terms; a predictor that breaks Assumption 1 is refused unless it goes unchecked."""
+        ratio = self.density_ratio(predictor, check_support)
+        weights = self.pairs * ratio
+        bc_mean, bc_var = _cell_moments(self.states, self.bc_mean, self.bc_var, samples[0], ridge)
+        idm_mean, idm_var = _cell_moments(self.pairs, self.idm_mean, self.idm_var, samples[1], ridge)
+        bc_bias, idm_bias = (bc_mean - self.bc_mean) ** 2, (idm_mean - self.idm_mean) ** 2
+        return GapTerms(
+            optimal=self.optimal_gap,
+            variance=float(self.states @ bc_var - (weights * idm_var).sum()),
+            bias=float(self.states @ bc_bias - (weights * idm_bias).sum()),
+            shift=float((self.pairs * (1 - ratio) * self.idm_var).sum()),
+        )
+
+    def outside_error(self, predictor: Floats) -> float:
+        """Return what Corollary 1 misses without Assumption 1: E[a^2] where p* is 0 and the learned IDM says 0."""
+        mass = self.states[:, None] * np.where(self.futures > 0, 0, predictor)
+        return float((mass * (self.actions @ self.values**2)).sum())
+
+    def measured_gap(
+        self, predictor: Floats, samples: tuple[int, int], rng: Generator, ridge: float = 1.0, datasets: int = 4000
+    ) -> Measured:
+        """Measure EPE(BC) - EPE(IDM; predictor) of estimators learned from fresh datasets, on fresh samples."""
+        joint = self.joint
+
+        def draw(samples: int, joint: Floats) -> NDArray[np.int64]:
+            return rng.multinomial(samples, joint.ravel(), size=datasets).reshape(datasets, *joint.shape)
+
+        def shrunken_mean(counts: NDArray[np.int64]) -> Floats:
+            total = counts.sum(axis=-1)
+            mean = np.divide(counts @ self.values, total + ridge, out=np.zeros(total.shape), where=total > 0)
+            return np.asarray(mean)
+
+        bc = shrunken_mean(draw(samples[0], joint).sum(axis=2))  # (datasets, S)
+        idm = shrunken_mean(draw(samples[1], joint))  # (datasets, S, F)
+        bc_test = draw(TEST_SAMPLES, joint).sum(axis=2)
+        idm_test = draw(TEST_SAMPLES, replace(self, futures=predictor).joint)
+        bc_error = (bc_test * (self.values - bc[..., None]) ** 2).sum(axis=(1, 2)) / TEST_SAMPLES
+        idm_error = (idm_test * (self.values - idm[..., None]) ** 2).sum(axis=(1, 2, 3)) / TEST_SAMPLES
+        return Measured.mean_of(bc_error - idm_error)
+
+    def fisher(self, direction: Floats | None = None) -> Pair:
+        """Return (F_mu, F_xi) of the tilted family at xi = 0, for BC's marginal and for the IDM."""
+        h = np.broadcast_to(self.values if direction is None else direction, self.actions.shape)
+        score = h - (self.actions * h).sum(axis=-1, keepdims=True)  # of the IDM
+        joint = self.joint
+        pair = joint.sum(axis=1)
+        # Lemma 1's proof: the score of the marginal is the IDM's score averaged over p(s' | s, a).
+        bc_score = np.divide((joint * score).sum(1), pair, out=np.zeros_like(pair), where=pair > 0)
+        return float((pair * bc_score**2).sum()), float((joint * score**2).sum())
+
+    def squared_errors(self, sizes: NDArray[np.int64], datasets: int, rng: Generator) -> tuple[Floats, Floats]:
+        """Measure squared errors (datasets, sizes) of the most likely xi (truth 0) of BC and IDM as datasets grow."""
+        tilts = [self.tilted(xi) for xi in GRID]
+        log_bc = np.log(np.stack([tilt.marginal.ravel() for tilt in tilts], axis=1))  # (S A, grid)
+        log_idm = np.log(np.stack([tilt.actions.ravel() for tilt in tilts], axis=1))  # (S F A, grid)
+        counts = np.zeros((datasets, self.actions.size), dtype=np.int64)
+        bc, idm = [], []
+        for more in np.diff(sizes, prepend=0):
+            counts += rng.multinomial(int(more), self.joint.ravel(), size=datasets)
+            bc_counts = counts.reshape(datasets, *self.actions.shape).sum(axis=2).reshape(datasets, -1)
+            bc.append(_peak(bc_counts.astype(np.float64) @ log_bc) ** 2)
+            idm.append(_peak(counts.astype(np.float64) @ log_idm) ** 2)
+        return np.stack(bc, axis=1), np.stack(idm, axis=1)
 
 
-def optimal_gap(problem: TabularProblem) -> float:
-    """Theorem 1: Delta = E_d[Var_p*(f*_xi(s, s'))]. No assumption beyond the decomposition of the expert."""
-    mean = (problem.futures * problem.idm_mean).sum(1)
-    return float(problem.states @ (problem.futures * (problem.idm_mean - mean[:, None]) ** 2).sum(1))
-
-
-def error_difference(problem: TabularProblem) -> Floats:
-    """Squared error of the optimal BC less that of the optimal IDM predictor (S, F, A): its mean is Delta."""
-    bc = (problem.values - problem.bc_mean[:, None, None]) ** 2
-    difference: Floats = bc - (problem.values - problem.idm_mean[:, :, None]) ** 2
-    return difference
-
-
-def cross_entropy_gap(problem: TabularProblem) -> float:
-    """Appendix B: Delta_CE = I(a; s' | s), here as H(a|s) - H(a|s,s')."""
-    bc = -(problem.states[:, None] * _x_log_x(problem.marginal)).sum()
-    idm = -((problem.states[:, None] * problem.futures)[:, :, None] * _x_log_x(problem.actions)).sum()
-    return float(bc - idm)
-
-
-def log_ratio(problem: TabularProblem) -> Floats:
-    """Log of pi(a|s,s') / pi(a|s) (S, F, A): its mean is E[KL(IDM expert || BC expert)] = Delta_CE."""
-    ratio = np.divide(
-        problem.actions,
-        problem.marginal[:, None],
-        out=np.ones_like(problem.actions),
-        where=problem.actions > 0,
-    )
-    result: Floats = np.log(ratio)
-    return result
+def _peak(likelihood: Floats) -> Floats:
+    """Return where each row of (datasets, grid) is highest, by a parabola through the highest point."""
+    top = np.clip(likelihood.argmax(axis=1), 1, len(GRID) - 2)
+    rows = np.arange(len(top))
+    left, middle, right = (likelihood[rows, top + step] for step in (-1, 0, 1))
+    offset = (left - right) / (2 * (left - 2 * middle + right))
+    return np.asarray(GRID[top] + np.clip(offset, -1, 1) * (GRID[1] - GRID[0]))
 
 
 def _x_log_x(p: Floats) -> Floats:
-    result: Floats = p * np.log(np.where(p > 0, p, 1))
-    return result
-
-
-def learned_predictor(problem: TabularProblem, samples_per_state: int, rng: np.random.Generator) -> Floats:
-    """p_hat (S, F): frequencies of futures sampled from p*, hence inside its support (Assumption 1)."""
-    return rng.multinomial(samples_per_state, problem.futures) / samples_per_state
-
-
-def density_ratio(problem: TabularProblem, predictor: Floats, check_support: bool = True) -> Floats:
-    """w(s, s') = p_hat / p* (S, F); Assumption 1 is that p_hat puts no mass where p* has none."""
-    outside = (predictor > 0) & (problem.futures == 0)
-    if check_support and outside.any():
-        state, future = np.argwhere(outside)[0]
-        raise ValueError(
-            f"the predictor gives future {future} of state {state} mass {predictor[state, future]:.2g}, "
-            "the truth 0, which breaks Assumption 1; keep it inside the support"
-        )
-    return np.divide(predictor, problem.futures, out=np.zeros_like(predictor), where=problem.futures > 0)
+    return np.asarray(p * np.log(np.where(p > 0, p, 1)))
 
 
 def _cell_moments(cell: Floats, mean: Floats, var: Floats, samples: int, ridge: float) -> tuple[Floats, Floats]:
-    """Exact mean and variance over datasets of a shrunken cell mean, for cells of probability `cell`."""
+    """Return the exact mean and variance over datasets of a shrunken cell mean, for cells of probability `cell`."""
     from scipy.stats import binom
 
     count = np.arange(samples + 1)
@@ -170,63 +245,3 @@ def _cell_moments(cell: Floats, mean: Floats, var: Floats, samples: int, ridge: 
     spread = np.divide(count, (count + ridge) ** 2, out=np.zeros(samples + 1), where=count > 0)
     first = pmf @ share
     return mean * first, var * (pmf @ spread) + mean**2 * (pmf @ share**2 - first**2)
-
-
-def gap_terms(
-    problem: TabularProblem,
-    predictor: Floats,
-    samples_bc: int,
-    samples_idm: int,
-    ridge: float = 1.0,
-    check_support: bool = True,
-) -> GapTerms:
-    """Corollary 1's terms for shrunken cell means and a fixed predictor; needs Assumptions 1 and 2."""
-    w = density_ratio(problem, predictor, check_support)
-    pairs = problem.states[:, None] * problem.futures  # d(s) p*(s'|s)
-    bc_mean, bc_var = _cell_moments(problem.states, problem.bc_mean, problem.bc_var, samples_bc, ridge)
-    idm_mean, idm_var = _cell_moments(pairs, problem.idm_mean, problem.idm_var, samples_idm, ridge)
-    return GapTerms(
-        optimal=optimal_gap(problem),
-        variance=float(problem.states @ bc_var - (pairs * w * idm_var).sum()),
-        bias=float(
-            problem.states @ (bc_mean - problem.bc_mean) ** 2 - (pairs * w * (idm_mean - problem.idm_mean) ** 2).sum()
-        ),
-        shift=float((pairs * (1 - w) * problem.idm_var).sum()),
-    )
-
-
-def outside_error(problem: TabularProblem, predictor: Floats) -> float:
-    """What Corollary 1 misses without Assumption 1: E[a^2] where p* is 0, as the learned IDM says 0 there."""
-    mass = problem.states[:, None] * np.where(problem.futures > 0, 0, predictor)
-    return float((mass * (problem.actions @ problem.values**2)).sum())
-
-
-def measured_gap(
-    problem: TabularProblem,
-    predictor: Floats,
-    samples_bc: int,
-    samples_idm: int,
-    rng: np.random.Generator,
-    ridge: float = 1.0,
-    datasets: int = 4000,
-    test_samples: int = 1000,
-) -> Measured:
-    """EPE(BC) - EPE(IDM; predictor) of estimators learned from fresh datasets, on fresh test samples."""
-    shape = problem.actions.shape
-
-    def draw(samples: int, joint: Floats) -> NDArray[np.int64]:
-        return rng.multinomial(samples, joint.ravel(), size=datasets).reshape(datasets, *shape)
-
-    def shrunken_mean(counts: NDArray[np.int64]) -> Floats:
-        total = counts.sum(axis=-1)
-        mean: Floats = np.zeros(total.shape)
-        np.divide(counts @ problem.values, total + ridge, out=mean, where=total > 0)
-        return mean
-
-    bc = shrunken_mean(draw(samples_bc, problem.joint).sum(axis=2))  # (datasets, S)
-    idm = shrunken_mean(draw(samples_idm, problem.joint))  # (datasets, S, F)
-    bc_test = draw(test_samples, problem.joint).sum(axis=2)
-    idm_test = draw(test_samples, problem.joint_under(predictor))
-    bc_error = (bc_test * (problem.values - bc[..., None]) ** 2).sum(axis=(1, 2)) / test_samples
-    idm_error = (idm_test * (problem.values - idm[..., None]) ** 2).sum(axis=(1, 2, 3)) / test_samples
-    return Measured.mean_of(bc_error - idm_error)

@@ -1,4 +1,4 @@
-"""What the theory checks share: the terms of the gap, a measured number, and samples needed for an error."""
+"""What both kinds of problems share: the terms of the gap, a measured number, and samples needed for an error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Pair = tuple[float, float]
+"""A number of BC, and the same of the IDM."""
 
 
 @dataclass(frozen=True)
@@ -34,41 +36,30 @@ class Measured:
 
     @classmethod
     def mean_of(cls, values: Floats) -> Measured:
-        """The mean of independent values (N,)."""
+        """Return the mean of independent values (N,)."""
         return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
 
 
-def sample_efficiency(
-    fisher_bc: float,
-    fisher_idm: float,
-    mse: float,
-    bias_bc: float = 0.0,
-    bias_idm: float = 0.0,
-    slope_bc: float = 0.0,
-    slope_idm: float = 0.0,
-) -> float:
-    """Theorem 2: eta = n / m, samples BC needs over samples the IDM needs for the same parameter error.
+def sample_efficiency(fisher: Pair, mse: float, bias: Pair = (0.0, 0.0), slope: Pair = (0.0, 0.0)) -> float:
+    """Theorem 2: return eta = n / m, samples BC needs over samples the IDM needs for the same parameter error.
 
     Assumes i.i.d. samples (2), policy classes that hold the expert (3), and estimators that attain the biased
     Cramer-Rao bound, so it holds for large n and m.
 
     Args:
-        fisher_bc: Fisher information of the BC policy's parameter, per sample.
-        fisher_idm: Fisher information of the IDM's parameter, per sample.
-        mse: The mean squared error to reach; must exceed both squared biases.
-        bias_bc: Bias of the BC estimator at the true parameter.
-        bias_idm: Bias of the IDM estimator at the true parameter.
-        slope_bc: Derivative of the BC bias with respect to the true parameter.
-        slope_idm: Derivative of the IDM bias with respect to the true parameter.
+        fisher: Fisher information about the policy's parameter, per sample.
+        mse: the mean squared error to reach; it must exceed both squared biases.
+        bias: bias of the estimator at the true parameter.
+        slope: derivative of the bias with respect to the true parameter.
     """
-    if mse <= max(bias_bc**2, bias_idm**2):
+    if mse <= max(bias[0] ** 2, bias[1] ** 2):
         raise ValueError(f"an error of {mse} is below a squared bias and never reached; ask for a larger one")
-    bias_ratio = (mse - bias_idm**2) / (mse - bias_bc**2)
-    return fisher_idm / fisher_bc * bias_ratio * ((1 + slope_bc) / (1 + slope_idm)) ** 2
+    bias_ratio = (mse - bias[1] ** 2) / (mse - bias[0] ** 2)
+    return fisher[1] / fisher[0] * bias_ratio * ((1 + slope[0]) / (1 + slope[1])) ** 2
 
 
 def samples_needed(sizes: NDArray[np.int64], mse: Floats, target: float) -> float:
-    """Number of samples at which an MSE curve (sizes,) first falls to target, interpolated in log-log."""
+    """Return the number of samples at which an MSE curve (sizes,) first falls to target, interpolated in log-log."""
     below = np.flatnonzero(mse <= target)
     if not len(below) or below[0] == 0:
         raise ValueError(
@@ -82,7 +73,7 @@ def samples_needed(sizes: NDArray[np.int64], mse: Floats, target: float) -> floa
 def measured_efficiency(
     sizes: NDArray[np.int64], bc_errors: Floats, idm_errors: Floats, target: float, groups: int = 20
 ) -> Measured:
-    """Measured n / m from squared errors (datasets, sizes) of both; jackknife over groups of datasets."""
+    """Return the measured n / m from squared errors (datasets, sizes) of both; jackknife over groups of datasets."""
     sums_bc, sums_idm = (
         np.array([part.mean(axis=0) for part in np.array_split(errors, groups)]) for errors in (bc_errors, idm_errors)
     )

@@ -1,0 +1,108 @@
+"""Settings of agents and of their training, and presets that combine the two."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+MAX_SHIFT = 15  # the smallest frame that the CNN takes has 16 pixels per side
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """Settings that every agent has; the defaults are the paper's for 2D navigation."""
+
+    encoder_sizes: tuple[int, ...] = (512, 1024, 256)  # Layer sizes of the state encoder; batch norm follows the last.
+    head_sizes: tuple[int, ...] = (256,)  # Sizes of the layers between embedding and action.
+    scale_observations: bool = True  # Scale observations by the bounds of their space instead of using raw numbers.
+    reach: float = 8.0  # The bounds of the observation space are scaled to plus and minus this value.
+    frames: str = "cnn"  # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, vit:FOLDER, vit:HUB-NAME.
+    frame_size: int = 128  # Size of the vector that the CNN turns an image into.
+    history: tuple[int, ...] = (0, 6, 12)  # Images that make up a state, in steps before the current one.
+
+    def __post_init__(self) -> None:
+        if not self.history or self.history[0] != 0 or any(a >= b for a, b in itertools.pairwise(self.history)):
+            raise ValueError(f"history {self.history} must be growing numbers of steps back from 0, the current frame")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How an agent is trained; every agent has presets with values that suit it."""
+
+    learning_rate: float  # Adam's learning rate at the first step.
+    steps: int = 2000  # Number of gradient steps.
+    batch_size: int = 128  # Actions per step; the whole dataset where that is smaller.
+    final_learning_rate: float = 0.0  # Learning rate at the last step, reached linearly.
+    decay_steps: int | None = None  # Step at which the final learning rate is reached; defaults to the last step.
+    gradient_clip: float | None = 1.0  # Largest norm of the gradient; None for no limit.
+    loss: Literal["l1", "mse"] = "mse"  # Distance between actions: l1 as in the paper, or the squared error.
+    average: float = 0.0  # Decay of the exponential moving average of the weights; 0 keeps the last weights.
+    exact_statistics: bool = True  # Compute batch norm's statistics over all training data when training ends.
+    window: int = 2  # Consecutive actions that PIDM draws together, so that shared states are encoded once.
+    shift: int = 0  # Largest random shift of the images of a batch, in pixels; only where a CNN is trained.
+    seed: int = 0  # Seed of the weights and batches.
+    checkpoints: tuple[int, ...] = ()  # Steps after which to save a copy of the agent, besides the last.
+    threads: int = 1  # Torch threads during training; equal seeds give equal weights only with 1.
+    log_every: int = 100  # Steps between two entries of the loss log.
+    save_every: int = 1000  # Steps between two saves of the state that a killed training resumes from.
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "window", "threads", "log_every", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}: seeds are 0 or more")
+        if not 0 <= self.shift <= MAX_SHIFT:
+            raise ValueError(f"shift is {self.shift}: frames can be moved by 0 to {MAX_SHIFT} pixels")
+        if self.loss not in ("l1", "mse"):
+            raise ValueError(f"loss '{self.loss}' is not known: choose l1 or mse")
+        if not 0 < self.learning_rate < 10:
+            raise ValueError(f"learning_rate is {self.learning_rate:g}: it must be above 0 and below 10")
+        if any(not 0 < step <= self.steps for step in self.checkpoints):
+            raise ValueError(f"checkpoints {self.checkpoints} must lie within the {self.steps} steps")
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate at a step."""
+        fraction = min(1.0, step / (self.decay_steps or self.steps))
+        return self.learning_rate + (self.final_learning_rate - self.learning_rate) * fraction
+
+
+@dataclass(frozen=True)
+class Preset:
+    """All settings of a training: those of the agent and those of the optimization."""
+
+    options: AgentConfig
+    training: TrainConfig
+
+    def changed(self, **settings: Any) -> Preset:
+        """Return a copy in which single settings of either part, given by name, have other values."""
+        own = {field.name for field in fields(self.options)}
+        known = own | {field.name for field in fields(self.training)}
+        for name in settings:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join(sorted(known))}"
+                raise ValueError(f"no setting of this agent or its training is called '{name}': {hint}")
+        if "steps" in settings and "checkpoints" not in settings:  # a shorter training leaves out the later ones
+            kept = tuple(step for step in self.training.checkpoints if step <= settings["steps"])
+            settings["checkpoints"] = kept
+        return Preset(
+            replace(self.options, **{name: value for name, value in settings.items() if name in own}),
+            replace(self.training, **{name: value for name, value in settings.items() if name not in own}),
+        )
+
+
+# What the presets of all agents have in common; the learning rates stand beside each agent.
+PAPER: dict[str, Any] = {  # the published recipe for 2D navigation
+    "steps": 100_000,
+    "batch_size": 4096,
+    "loss": "l1",
+    "exact_statistics": False,
+    "window": 1,
+    "checkpoints": (5_000, 10_000, 50_000),
+}
+PIXELS: dict[str, Any] = {"steps": 750, "window": 16, "shift": 4, "save_every": 250}  # images, with a CNN to train
+FROZEN: dict[str, Any] = {"steps": 1500, "batch_size": 256, "window": 1, "save_every": 500}  # with a frozen encoder
+FRAME_NETWORKS: dict[str, Any] = {"encoder_sizes": (1024, 512, 512), "head_sizes": (512, 256)}  # the paper's for 3D

@@ -1,0 +1,137 @@
+"""The command `train`, whose options are those of the chosen agent and of its training."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import tyro
+
+from pidm_nav.console import say
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.formats import load_demos
+from pidm_nav.tasks import PAPER_TASKS, find_task
+
+if TYPE_CHECKING:
+    from pidm_nav.agents import AgentConfig, TrainConfig
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent on demonstrations; a training that was killed goes on when it is started again.
+
+    The options of the agent and of the training depend on --agent and --preset, whose values they default to.
+
+    Example: pidm-nav train --agent pidm --task maze --demos maze/human-like --num-demos 5 --out runs/x
+    """
+
+    agent: str = "pidm"
+    """Agent to train: bc, pidm or retrieval-bc."""
+    task: str | None = None
+    """Task to learn; by default the one of the demonstrations."""
+    demos: str | None = None
+    """File or folder of demonstrations; by default the task's human-like ones, which come with the package."""
+    num_demos: int | None = None
+    """Number of demonstrations to train on, drawn with --seed; by default all of them."""
+    preset: str | None = None
+    """Settings to start from: fast (seconds on a laptop) or paper; for images, pixels (train a CNN) or frozen (an
+    encoder that is not trained). By default fast, or what the images ask for."""
+    out: Path | None = None
+    """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
+    force: bool = False
+    """Replace an agent that the folder holds."""
+
+    dataset: ClassVar[DemoDataset]
+    if TYPE_CHECKING:  # added by `form`
+        options: AgentConfig
+        training: TrainConfig
+
+    @classmethod
+    def form(cls, arguments: list[str]) -> type[Train]:
+        """Return the command with the options of the agent, preset and demonstrations that are asked for."""
+        from pidm_nav.agents import AGENTS, choose_preset
+
+        helping = {"-h", "--help"} & set(arguments)
+        known = [word for word in arguments if word not in helping]
+        chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
+        if chosen.agent not in AGENTS:
+            raise ValueError(f"no agent is called '{chosen.agent}': choose one of {', '.join(AGENTS)}")
+        demos = chosen.demos
+        if demos is None and chosen.task is not None and find_task(chosen.task).name in PAPER_TASKS:
+            demos = f"{find_task(chosen.task).name}/human-like"
+        if demos is None and helping:
+            demos = "maze/human-like"
+        if demos is None:
+            lacking = f"the package has no demonstrations of {chosen.task}" if chosen.task else "nothing to learn from"
+            raise ValueError(f"{lacking}: give --demos, a file that `pidm-nav record` or `pidm-nav collect` wrote")
+        dataset = load_demos(demos)
+        given = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
+        settings = {name: value for name, value in given.items() if value is not None}
+        preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
+        kind: Any = TrainPIDM if chosen.agent == "pidm" else cls
+        form: type[Train] = make_dataclass(
+            kind.__name__,
+            [
+                ("options", tyro.conf.OmitArgPrefixes[type(preset.options)], field(default=preset.options)),
+                ("training", tyro.conf.OmitArgPrefixes[type(preset.training)], field(default=preset.training)),
+            ],
+            bases=(kind,),
+            namespace={"dataset": dataset},
+            frozen=True,
+        )
+        return form
+
+    def more_data(self) -> dict[str, DemoDataset]:
+        """Return further demonstrations for parts of the agent."""
+        return {}
+
+    def run(self) -> None:
+        """Train the agent and say where it is."""
+        from pidm_nav.agents import Preset, train
+
+        dataset, seed = self.dataset, self.training.seed
+        if self.task is not None and dataset.task != find_task(self.task).name:
+            raise ValueError(f"the demonstrations are of {dataset.task}, not of {self.task}: leave --task out")
+        if self.num_demos is not None:
+            dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
+        folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
+        began = time.perf_counter()
+        settings = Preset(self.options, self.training)
+        train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **self.more_data())
+        seconds = time.perf_counter() - began
+        say(
+            f"{self.agent} learned {dataset.task} from {len(dataset)} demonstrations ({dataset.num_steps:,} steps) "
+            f"in {seconds:.1f} s\nsaved to {folder}; next: pidm-nav evaluate {folder}"
+        )
+
+
+@dataclass(frozen=True)
+class TrainPIDM(Train):
+    """The command for PIDM, whose two parts can learn from different demonstrations."""
+
+    __doc__ = Train.__doc__
+
+    predictor_demos: str | None = None
+    """More demonstrations for the state predictor, which does not use their actions."""
+    idm_demos: str | None = None
+    """More demonstrations, of any quality, for the inverse dynamics model."""
+
+    def more_data(self) -> dict[str, DemoDataset]:
+        """Return the demonstrations of the two parts."""
+        given = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
+        return {name: load_demos(file) for name, file in given.items() if file is not None}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What decides which options there are."""
+
+    agent: str = "pidm"
+    task: str | None = None
+    demos: str | None = None
+    preset: str | None = None
+    frames: str | None = None
+    steps: int | None = None

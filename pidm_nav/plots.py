@@ -1,0 +1,176 @@
+"""One look of figures: the names and colors of agents and demonstrators, panels, maps and how figures are saved."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pidm_nav.files import atomic_file
+from pidm_nav.tasks import TASKS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from pidm_nav.demos.dataset import DemoDataset
+    from pidm_nav.world2d.layout import Layout
+
+AGENT_TITLES = {"bc": "BC", "pidm": "PIDM", "retrieval-bc": "Retrieval BC"}
+AGENT_COLORS = {"bc": "#d9480f", "pidm": "#1c6dd0", "retrieval-bc": "#0b8a5f"}
+OTHER_AGENT_COLORS = ("#8540c9", "#b3860b")
+DEMONSTRATOR_TITLES = {"human": "human", "human-like": "human-like", "astar": "A*"}
+# Blue and orange are the paper's colors for people and for the planner.
+DEMONSTRATOR_COLORS = {"human": "#1f77b4", "human-like": "#9467bd", "astar": "#ff7f0e"}
+OTHER_DEMONSTRATOR_COLORS = ("#2ca02c", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f")
+
+
+def task_title(name: str) -> str:
+    """Return a task's name as tables and figures show it."""
+    return TASKS[name].title if name in TASKS else name
+
+
+def agent_title(name: str) -> str:
+    """Return an agent's name as tables and figures show it."""
+    return AGENT_TITLES.get(name, name)
+
+
+def agent_color(name: str) -> str:
+    """Return an agent's color, which is the same in every figure."""
+    return AGENT_COLORS.get(name) or OTHER_AGENT_COLORS[zlib.crc32(name.encode()) % len(OTHER_AGENT_COLORS)]
+
+
+def demonstrator(made_by: str | DemoDataset) -> str:
+    """Return who made demonstrations: `human`, `human-like`, `astar`, or the name their source states.
+
+    Args:
+        made_by: a dataset, or any text that names the demonstrator, such as "A* expert" or "maze_human.npz".
+    """
+    text = made_by if isinstance(made_by, str) else str(made_by.source.get("made_by", "unknown"))
+    plain = text.lower().replace("_", "-")
+    if "human-like" in plain or "humanlike" in plain:
+        return "human-like"
+    if "astar" in plain or "a*" in plain:
+        return "astar"
+    return "human" if "human" in plain else text
+
+
+def demonstrator_title(made_by: str | DemoDataset) -> str:
+    """Return a demonstrator's name as tables and figures show it."""
+    name = demonstrator(made_by)
+    return DEMONSTRATOR_TITLES.get(name, name)
+
+
+def demonstrator_color(made_by: str | DemoDataset) -> str:
+    """Return a demonstrator's color, which is the same in every figure."""
+    return demonstrator_colors([made_by])[0]
+
+
+def demonstrator_colors(made_by: Iterable[str | DemoDataset]) -> list[str]:
+    """Return one color for each entry of a figure.
+
+    Each demonstrator gets its own color; a later entry whose color is taken already gets the next free one.
+    """
+    colors: list[str] = []
+    for name in map(demonstrator, made_by):
+        first = zlib.crc32(name.encode()) % len(OTHER_DEMONSTRATOR_COLORS)
+        spare = OTHER_DEMONSTRATOR_COLORS[first:] + OTHER_DEMONSTRATOR_COLORS[:first]
+        choices = (DEMONSTRATOR_COLORS.get(name, spare[0]), *spare)
+        colors.append(next((color for color in choices if color not in colors), choices[0]))
+    return colors
+
+
+def color_by_demonstrator(items: Sequence[Any]) -> dict[str, str]:
+    """Return the color of each `demonstrator` that the items of a figure have."""
+    names = list(dict.fromkeys(item.demonstrator for item in items))
+    return dict(zip(names, demonstrator_colors(names), strict=True))
+
+
+def panels(
+    count: int, width: float = 4.6, height: float = 4.6, columns: int = 2, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of panels, each of a size in inches and so many per row; options go to `Figure.subplots`."""
+    from matplotlib.figure import Figure
+
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained", dpi=150)
+    axes = list(figure.subplots(rows, columns, squeeze=False, **options).ravel())
+    for spare in axes[count:]:
+        spare.set_visible(False)
+    return figure, axes[:count]
+
+
+def task_panels(items: Sequence[Any]) -> tuple[Figure, list[tuple[Axes, list[Any]]]]:
+    """Make one titled panel for each `task` that the items have, and return each with the items of its task."""
+    tasks = list(dict.fromkeys(item.task for item in items))
+    figure, axes = panels(len(tasks), height=3.2)
+    for ax, task in zip(axes, tasks, strict=True):
+        ax.set_title(task_title(task), fontsize=12)
+    return figure, [(ax, [item for item in items if item.task == task]) for ax, task in zip(axes, tasks, strict=True)]
+
+
+def draw_room(ax: Axes, layout: Layout) -> None:
+    """Draw a map without a frame; the numbers of its goals stay readable over marks and lines."""
+    from matplotlib.patheffects import withStroke
+
+    from pidm_nav.world2d.render import draw_map
+
+    draw_map(ax, layout)
+    for number in ax.texts:
+        number.set(path_effects=[withStroke(linewidth=2.5, foreground="white")], fontsize=9, fontweight="bold")
+        number.set_zorder(9)
+    ax.spines[:].set_visible(False)
+
+
+def draw_band(ax: Axes, x: Sequence[float], values: Any, color: str, label: str | None = None) -> None:
+    """Draw the mean of values (X, N) over x, and a band of one standard deviation that stays above zero."""
+    mean, std = values.mean(axis=1), values.std(axis=1)
+    low = np.maximum(mean - std, mean / 10)  # a logarithmic axis has no room for zero
+    ax.fill_between(x, low, mean + std, color=color, alpha=0.18, linewidth=0)
+    ax.plot(x, mean, color=color, marker="o", markersize=4, label=label)
+
+
+def tidy(ax: Axes) -> None:
+    """Give a plot a light grid and remove its upper and right border."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.92")
+    ax.set_axisbelow(True)
+
+
+def legend_entries(colors: Mapping[str, str], **style: Any) -> list[Line2D]:
+    """Return a legend's entries, one line of each color with its label."""
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D([], [], **{"linewidth": 4, "color": color, "label": name, **style}) for name, color in colors.items()
+    ]
+
+
+def outside_legend(figure: Figure, entries: Sequence[Line2D], columns: int = 4) -> None:
+    """Put a legend below the panels, with as many columns as fit into the figure's width."""
+    widest = 0.5 + 0.075 * max(len(str(entry.get_label())) for entry in entries)  # inches, at font size 9
+    fitting = max(1, min(columns, int(figure.get_figwidth() / widest)))
+    figure.legend(handles=list(entries), frameon=False, ncols=fitting, loc="outside lower center", fontsize=9)
+
+
+def check_figure_name(path: str | Path) -> None:
+    """Refuse a file name that `save_figure` cannot write to, before any work is done for it."""
+    if Path(path).suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"cannot save a figure to '{path}': its name must end in .png, .pdf or .svg")
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Save a figure in the format that its file name's suffix says; equal figures give equal files."""
+    import matplotlib
+
+    check_figure_name(path)
+    kind = Path(path).suffix[1:].lower()
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    settings: Any = {"svg.hashsalt": "pidm-nav", "pdf.fonttype": 42}
+    with atomic_file(path) as temporary, matplotlib.rc_context(settings):
+        figure.savefig(temporary, format=kind, metadata=undated.get(kind))

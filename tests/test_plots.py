@@ -1,0 +1,63 @@
+"""Names and colors are the same in every figure, and equal figures give equal files."""
+
+import os
+
+import pytest
+
+from pidm_nav.plots import (
+    DEMONSTRATOR_COLORS,
+    agent_color,
+    agent_title,
+    demonstrator,
+    demonstrator_color,
+    demonstrator_colors,
+    demonstrator_title,
+    panels,
+    save_figure,
+    task_title,
+)
+
+
+def test_a_demonstrator_has_one_color_whatever_else_is_drawn():
+    names = ["human", "A*", "human-like"]
+    assert demonstrator_colors(names) == demonstrator_colors(names[::-1])[::-1] == [*map(demonstrator_color, names)]
+    assert demonstrator_color("someone") == demonstrator_color("someone")
+    colors = demonstrator_colors(["A* expert", "astar", "someone", "someone"])
+    assert len(set(colors)) == 4 and colors[0] == DEMONSTRATOR_COLORS["astar"]
+
+
+@pytest.mark.parametrize(
+    ("made_by", "name", "title"),
+    [
+        ("maze_human.npz", "human", "human"),
+        ("HumanLikePlayer", "human-like", "human-like"),
+        ("human_like", "human-like", "human-like"),
+        ("AStarExpert", "astar", "A*"),
+        ("scripted", "scripted", "scripted"),
+    ],
+)
+def test_demonstrators_have_one_name_and_one_title(made_by, name, title):
+    assert (demonstrator(made_by), demonstrator_title(made_by)) == (name, title)
+    assert demonstrator(title) == name
+
+
+def test_agents_and_tasks_have_titles():
+    assert [agent_title(name) for name in ("bc", "pidm", "mine")] == ["BC", "PIDM", "mine"]
+    assert agent_color("bc") != agent_color("pidm") and agent_color("mine") == agent_color("mine")
+    assert (task_title("tour-3d"), task_title("Swing-v1")) == ("Tour", "Swing-v1")
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_equal_figures_give_equal_files(tmp_path, suffix):
+    for name in ("first", "second"):
+        figure, axes = panels(3)
+        for ax in axes:
+            ax.plot([1, 2], [3, 4])
+        save_figure(figure, tmp_path / f"{name}.{suffix}")
+    assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
+
+
+def test_other_formats_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"x.docx.*\.png, \.pdf or \.svg"):
+        save_figure(panels(1)[0], tmp_path / "x.docx")
+    assert not os.listdir(tmp_path)
