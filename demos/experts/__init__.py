@@ -30,7 +30,7 @@ def make_expert(name: str | None, task: str | Task | Layout, **settings: Any) ->
             raise ValueError(f"no expert can play {task.name}: record a person, or collect with a policy of your own")
         name = name or task.experts[0]
         if name not in task.experts:
-            raise ValueError(f"the expert '{name}' cannot play {task.name}: choose one of {', '.join(task.experts)}")
+            raise ValueError(f"no expert called '{name}' can play {task.name}: choose one of {', '.join(task.experts)}")
     module, _, kind = EXPERTS[name or "astar"].partition(":")
     expert: Policy = getattr(import_module(module), kind)(task, **settings)
     return expert
