@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pidm_nav.demos.recorder.devices import Reading
+from pidm_nav.demos.recorder.controls import Reading
 from pidm_nav.rollout import Policy, Rollout
 from pidm_nav.tasks import Task
 from pidm_nav.world2d.state import POSITION

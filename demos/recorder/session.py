@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-from pidm_nav.demos.recorder.controls import Command
+from pidm_nav.demos.recorder.controls import DEFLECTED, Command, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import DEFLECTED, Reading
 from pidm_nav.demos.recorder.players import Person, Rival
 from pidm_nav.tasks import Task
 
