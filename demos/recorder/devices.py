@@ -36,27 +36,12 @@ DIRECTIONS: tuple[tuple[Action, Action], ...] = (
 
 
 class Device:
-    """Keys or buttons as two sticks, which move at a finite speed and stay within the unit circle.
-
-    Attributes:
-        held: the actions whose keys or buttons are down.
-        pressed: the actions whose keys or buttons were pressed since the last `move`, in order.
-        position: x, y, turn and look of the two sticks.
-    """
-
-    name = KEYBOARD
+    """Keys or buttons as two sticks, which move at a finite speed and stay within the unit circle."""
 
     def __init__(self) -> None:
-        self.held: set[Action] = set()
-        self.pressed: list[Action] = []
-        self.position = (0.0, 0.0, 0.0, 0.0)
-
-    def feed(self, event: pygame.event.Event) -> None:
-        """Take in an event."""
-
-    def poll(self) -> list[Action]:
-        """Return the actions pressed since the last `move`."""
-        return self.pressed
+        self.held: set[Action] = set()  # whose keys or buttons are down
+        self.pressed: list[Action] = []  # since the last `move`
+        self.position = (0.0, 0.0, 0.0, 0.0)  # x, y, turn, look
 
     def move(self, seconds: float) -> tuple[Stick, Stick]:
         """Return where both sticks are after this time; what was let go again at once still counts."""
@@ -82,6 +67,8 @@ def _approach(value: float, target: float, seconds: float) -> float:
 class Keyboard(Device):
     """The keys of the window, which may also be closed."""
 
+    name = KEYBOARD
+
     def __init__(self, controls: Controls) -> None:
         super().__init__()
         self._actions: dict[int, Action] = {}
@@ -95,19 +82,19 @@ class Keyboard(Device):
                         "write it like 'a', 'left' or 'left shift'"
                     ) from None
 
-    def feed(self, event: pygame.event.Event) -> None:
-        """Take in an event of a key or of the window."""
-        if event.type == pygame.QUIT:
-            self.pressed.append("quit")
-        elif event.type == pygame.WINDOWFOCUSLOST:
-            self.held.clear()  # the releases will go to another window
-        elif event.type in (pygame.KEYDOWN, pygame.KEYUP) and event.key in self._actions:
-            action = self._actions[event.key]
-            if event.type == pygame.KEYDOWN:
-                self.held.add(action)
-                self.pressed.append(action)
-            else:
-                self.held.discard(action)
+    def read(self, events: Iterable[pygame.event.Event]) -> list[Action]:
+        """Return the actions of the keys that are pressed in these events."""
+        for event in events:
+            if event.type == pygame.QUIT:
+                self.pressed.append("quit")
+            elif event.type == pygame.WINDOWFOCUSLOST:
+                self.held.clear()  # the releases will go to another window
+            elif event.type == pygame.KEYDOWN and event.key in self._actions:
+                self.held.add(self._actions[event.key])
+                self.pressed.append(self._actions[event.key])
+            elif event.type == pygame.KEYUP and event.key in self._actions:
+                self.held.discard(self._actions[event.key])
+        return self.pressed
 
 
 class Gamepad(Device):
@@ -124,7 +111,6 @@ class Gamepad(Device):
         self.id = int(self._joystick.get_instance_id())
         self._wires: dict[str, str] = self._controller.get_mapping() if self._controller else {}
         self._down: set[str | int] = set()
-        self._tapped: set[str | int] = set()
         self._actions: dict[str | int, Action] = {}
         for action in DEFAULTS:
             for button in controls.buttons_for(action):
@@ -133,23 +119,20 @@ class Gamepad(Device):
                 if isinstance(button, str) or button < self._joystick.get_numbuttons():
                     self._actions.setdefault(button, action)
 
-    def feed(self, event: pygame.event.Event) -> None:
-        """Take in an event: a button that is let go before the next `poll` still counts."""
-        if event.type == pygame.JOYBUTTONDOWN and event.instance_id == self.id:
-            names = {name for name, wire in self._wires.items() if wire == f"b{event.button}"}
-            self._tapped |= self._actions.keys() & {event.button, *names}
-
-    def poll(self) -> list[Action]:
-        """Return the actions of the buttons pressed since the last `move`.
+    def read(self, events: Iterable[pygame.event.Event]) -> list[Action]:
+        """Return the actions of the buttons pressed since the last call.
 
         The state of the buttons counts, and events only for those let go already: SDL sends no more events for a
         controller's named buttons after some other part of the program has stopped and started it.
         """
+        told = [event for event in events if event.type == pygame.JOYBUTTONDOWN and event.instance_id == self.id]
+        wires = {f"b{event.button}" for event in told}
+        tapped = {button for button in self._actions if self._wires.get(str(button), f"b{button}") in wires}
         down = {button for button in self._actions if self._is_down(button)}
-        new = (down | self._tapped) - self._down
+        new = (down | tapped) - self._down
         self.pressed += [action for button, action in self._actions.items() if button in new]
         self.held = {self._actions[button] for button in down}
-        self._down, self._tapped = down, set()
+        self._down = down
         return self.pressed
 
     def move(self, seconds: float) -> tuple[Stick, Stick]:
@@ -192,28 +175,17 @@ class Inputs:
         self._pads = {pad.id: pad for pad in list_devices(controls)}
         self.active = self._choose()
 
-    @property
-    def _devices(self) -> list[Device]:
-        return [self._keyboard, *self._pads.values()]
-
-    def read(self, events: Iterable[pygame.event.Event], seconds: float, may_switch: bool = True) -> Reading:
-        """Return what the person does.
-
-        Args:
-            events: what has happened since the last reading.
-            seconds: the time since the last reading.
-            may_switch: whether another device that is used becomes the active one.
-        """
+    def read(self, events: Sequence[pygame.event.Event], seconds: float, may_switch: bool = True) -> Reading:
+        """Return what the person has done in the last seconds; another device may become the active one by its use."""
         unplugged = None
         for event in events:
             if event.type == pygame.JOYDEVICEADDED:
                 self._plug_in(may_switch)
             elif event.type == pygame.JOYDEVICEREMOVED:
                 unplugged = self._unplug(event.instance_id) or unplugged
-            for device in self._devices:
-                device.feed(event)
-        actions = [action for device in self._devices for action in device.poll()]
-        sticks = {device: device.move(seconds) for device in self._devices}
+        devices = (self._keyboard, *self._pads.values())
+        actions = [action for device in devices for action in device.read(events)]
+        sticks = {device: device.move(seconds) for device in devices}
         used = [device for device, both in sticks.items() if max(map(_deflection, both)) > DEFLECTED]
         if may_switch and self._wanted is None and used and self.active not in used:
             self.active = used[0]
@@ -221,7 +193,7 @@ class Inputs:
         commands = tuple(command for action in actions for command in COMMANDS if command == action)
         return Reading(stick, commands, self.active.name, unplugged, camera)
 
-    def _choose(self) -> Device:
+    def _choose(self) -> Keyboard | Gamepad:
         pads = list(self._pads.values())
         if self._wanted is None:
             return pads[0] if pads else self._keyboard
@@ -238,7 +210,7 @@ class Inputs:
         """Take up a new device where any device may be used, or where it is the chosen one that comes back."""
         for pad in list_devices(self.controls):
             if pad.id not in self._pads:
-                lost = self.active not in self._devices
+                lost = self.active not in (self._keyboard, *self._pads.values())
                 self._pads[pad.id] = pad
                 if (lost and pad.name == self.active.name) or (may_switch and self._wanted is None):
                     self.active = pad

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pygame
 
+from pidm_nav.console import counted
 from pidm_nav.demos.recorder.controls import KEYBOARD, Action, Axes, Controls, Reading
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
-from pidm_nav.video import Window
 from pidm_nav.world2d.drawing import COLOURS, TRACE, Colour, Frame, view_room
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
 
-PANEL = 330
-"""Width of the panel beside the world, in pixels."""
-EDGE = 24
+PANEL, EDGE = 330, 24  # the width of the panel beside the world, and of its margins, in pixels
 RECENT = 90
 """Steps of the trace that are drawn: older ones would cost more time than a frame has."""
 BACK: Colour = (24, 27, 34)
@@ -31,41 +29,18 @@ DIM: Colour = (148, 155, 170)
 LIGHT: Colour = (238, 240, 244)
 GHOST: Colour = (234, 118, 0)
 
-KEY_LABELS = {
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "return": "Enter",
-    "escape": "Esc",
-    "left shift": "Shift",
-}
+Style = tuple[int, Colour, bool]  # the size of a text, its color and whether it is bold
+TITLE, HEADING, BANNER, CAP = ((size, LIGHT, True) for size in (27, 20, 24, 14))
+NORMAL, LABEL, SMALL = (15, LIGHT, False), (15, DIM, False), (13, DIM, False)
+Row = tuple[str, str, float | None, Colour]  # a name, its value, and the part of a bar that has this color
+
+ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
+KEY_LABELS = {**ARROWS, "return": "Enter", "escape": "Esc", "left shift": "Shift"}
 PLAYSTATION = {"a": "Cross", "b": "Circle", "x": "Square", "y": "Triangle", "back": "Share", "start": "Options"}
 
 
-class Style(NamedTuple):
-    """How a text is written."""
-
-    size: int = 15
-    color: Colour = LIGHT
-    bold: bool = False
-
-
-TITLE, HEADING, BANNER, CAP = Style(27, bold=True), Style(20, bold=True), Style(24, bold=True), Style(14, bold=True)
-NORMAL, LABEL, SMALL = Style(), Style(color=DIM), Style(13, DIM)
-
-
-class Row(NamedTuple):
-    """A line of the score: a name, its value at the right and, where a part is given, a bar that is colored so far."""
-
-    name: str
-    value: str
-    part: float | None = None
-    color: Colour = DIM
-
-
 class Screen:
-    """The window, and how a session is drawn in it.
+    """Draws a session.
 
     Args:
         title: the task's title.
@@ -83,20 +58,7 @@ class Screen:
             raise ValueError(f"--size is {size}: it must be between 480 and 4000 pixels")
         self.title, self.subtitle, self.controls, self.size = title, subtitle, controls, size
         self._panel = pygame.Rect(size + EDGE, 0, PANEL - 2 * EDGE, size)
-        self._window = Window(f"pidm-nav: {title}")
         _font.cache_clear()  # environments that draw with pygame end it, with its fonts, when they are closed
-
-    def show(self, session: Session, reading: Reading) -> list[pygame.event.Event]:
-        """Draw the session, and return what happened in the window."""
-        return self._window.show(self.draw(session, reading), fps=0)  # the loop has a clock of its own
-
-    def events(self) -> list[pygame.event.Event]:
-        """Return what has happened since `show`."""
-        return [] if self._window.closed else pygame.event.get()
-
-    def close(self) -> None:
-        """Close the window."""
-        self._window.close()
 
     def draw(self, session: Session, reading: Reading) -> Frame:
         """Draw a session as a (size, size + PANEL, 3) frame."""
@@ -161,23 +123,23 @@ class Screen:
         wanted = session.rules.episodes
         number, of = min(session.kept + 1, wanted or sys.maxsize), f" of {wanted}" if wanted else ""
         top += 8 + self._write(f"{'Round' if session.file is None else 'Episode'} {number}{of}", top, HEADING)
-        for row in _score(session):
-            value = _glyphs(row.value, NORMAL)
-            self._canvas.blit(value, value.get_rect(topright=(self._panel.right, top)))
-            top += 8 + self._write(row.name, top, LABEL)
-            if row.part is not None:
+        for name, value, part, color in _score(session):
+            label = _glyphs(value, NORMAL)
+            self._canvas.blit(label, label.get_rect(topright=(self._panel.right, top)))
+            top += 8 + self._write(name, top, LABEL)
+            if part is not None:
                 bar = pygame.Rect(self._panel.left, top - 2, self._panel.width, 6)
                 pygame.draw.rect(self._canvas, RAISED, bar, border_radius=3)
-                if row.part > 0:
-                    bar.width = max(round(bar.width * min(row.part, 1.0)), 6)
-                    pygame.draw.rect(self._canvas, row.color, bar, border_radius=3)
+                if part > 0:
+                    bar.width = max(round(bar.width * min(part, 1.0)), 6)
+                    pygame.draw.rect(self._canvas, color, bar, border_radius=3)
                 top += 12
         return top + 4
 
     def _draw_message(self, message: str, top: int, bottom: int) -> None:
         """Draw a message in a box, as many lines of it as there is room for."""
         text = _glyphs(message, NORMAL, self._panel.width - 28)
-        line = _font(NORMAL.size, NORMAL.bold).get_linesize()
+        line = _glyphs(" ", NORMAL).get_height()
         height = min(text.get_height(), max((bottom - top - 26) // line, 1) * line)
         area = pygame.Rect(self._panel.left, top, self._panel.width, 20 + height)
         pygame.draw.rect(self._canvas, RAISED, area, border_radius=9)
@@ -247,51 +209,49 @@ class Screen:
         return label.get_height()
 
 
-def _score(session: Session) -> list[Row]:
-    """Return goals or return of every player, steps, and how many episodes are kept or rounds won."""
-    person, rival, file, limit = session.person, session.rival, session.file, session.task.max_steps
+def _score(session: Session) -> Iterator[Row]:
+    """Yield goals or return of every player, steps, and how many episodes are kept or rounds won."""
+    person, rival, file, wanted = session.person, session.rival, session.file, session.rules.episodes
     players: list[tuple[str, Player, Colour]] = [("", person, COLOURS["reached"])]
     if rival is not None:
         players = [("You", person, TRACE), (rival.name, rival, GHOST)]
-    rows = []
     for name, player, color in players:
         if person.num_goals:
+            goals = str(person.num_goals) if rival is None else counted(person.num_goals, "goal")
             part = player.goals_reached / person.num_goals
-            unit = (" goal" if person.num_goals == 1 else " goals") if rival else ""
-            rows.append(Row(name or "Goals", f"{player.goals_reached} of {person.num_goals}{unit}", part, color))
+            yield name or "Goals", f"{player.goals_reached} of {goals}", part, color
         else:
-            rows.append(Row(name or "Return", f"{'return ' if rival else ''}{player.total:.1f}"))
-    if milestone := str(person.info("milestone", "")):
-        rows.append(Row("Next", milestone))
-    rows.append(Row("Steps", f"{person.steps} of {limit}", person.steps / limit, TRACE))
+            yield name or "Return", f"{'' if rival is None else 'return '}{player.total:.1f}", None, color
+    milestone = str(person.info("milestone", ""))
+    if milestone:
+        yield "Next", milestone, None, DIM
+    limit = session.task.max_steps
+    yield "Steps", f"{person.steps} of {limit}", person.steps / limit, TRACE
     if file is not None:
         kept = f"{session.kept}, {len(file)} in the file" if file.num_before else str(session.kept)
-        part = session.kept / session.rules.episodes if session.rules.episodes else 0.0
-        rows.append(Row("Kept", kept, part, COLOURS["reached"]))
+        yield "Kept", kept, session.kept / wanted if wanted else 0.0, COLOURS["reached"]
     elif rival is not None:
-        rows.append(Row("You : rival", f"{rival.wins} : {rival.losses}"))
-    return rows
+        yield "You : rival", f"{rival.wins} : {rival.losses}", None, DIM
 
 
 def require_display() -> None:
     """Raise OSError where no window can be opened."""
     named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
-    lost = sys.platform.startswith("linux") and not os.environ.keys() & named
     try:
-        if not lost:  # where it cannot work anyway, SDL would print a second complaint
-            pygame.display.init()
-            # With no display at hand SDL may pick a driver that draws nowhere and say nothing.
-            lost = pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ
+        if sys.platform.startswith("linux") and not os.environ.keys() & named:
+            raise pygame.error("no display")  # where SDL would print a second complaint
+        pygame.display.init()
+        # With no display at hand SDL may pick a driver that draws nowhere and say nothing.
+        if pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
+            raise pygame.error("no display")
     except pygame.error:
-        lost = True
-    if lost:
         pygame.display.quit()
         pygame.joystick.init()
         device = "" if pygame.joystick.get_count() else " and no game controller"
         raise OSError(
             f"there is no display to open a window on{device}: run this on a desktop, "
             "or let an expert make demonstrations with pidm-nav collect"
-        )
+        ) from None
 
 
 def _key(name: str) -> str:
@@ -309,7 +269,8 @@ def _button(button: str | int, device: str) -> str:
 @lru_cache(maxsize=512)
 def _glyphs(text: str, style: Style, width: int = 0) -> pygame.Surface:
     """Return a picture of a text, folded at this width."""
-    return _font(style.size, style.bold).render(text, True, style.color, wraplength=width)
+    size, color, bold = style
+    return _font(size, bold).render(text, True, color, wraplength=width)
 
 
 @cache
