@@ -16,23 +16,23 @@ from pidm_nav.console import counted
 from pidm_nav.demos.recorder.controls import KEYBOARD, Action, Axes, Controls, Reading
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
-from pidm_nav.world2d.drawing import COLOURS, TRACE, Colour, Frame, view_room
+from pidm_nav.world2d.drawing import COLORS, TRACE, Color, Frame, view_room
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
 
 PANEL, EDGE = 330, 24  # the width of the panel beside the world, and of its margins, in pixels
 RECENT = 90
 """Steps of the trace that are drawn: older ones would cost more time than a frame has."""
-BACK: Colour = (24, 27, 34)
-RAISED: Colour = (42, 47, 58)
-DIM: Colour = (148, 155, 170)
-LIGHT: Colour = (238, 240, 244)
-GHOST: Colour = (234, 118, 0)
+BACK: Color = (24, 27, 34)
+RAISED: Color = (42, 47, 58)
+DIM: Color = (148, 155, 170)
+LIGHT: Color = (238, 240, 244)
+GHOST: Color = (234, 118, 0)
 
-Style = tuple[int, Colour, bool]  # the size of a text, its color and whether it is bold
+Style = tuple[int, Color, bool]  # the size of a text, its color and whether it is bold
 TITLE, HEADING, BANNER, CAP = ((size, LIGHT, True) for size in (27, 20, 24, 14))
 NORMAL, LABEL, SMALL = (15, LIGHT, False), (15, DIM, False), (13, DIM, False)
-Row = tuple[str, str, float | None, Colour]  # a name, its value, and the part of a bar that has this color
+Row = tuple[str, str, float | None, Color]  # a name, its value, and the part of a bar that has this color
 
 ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
 KEY_LABELS = {**ARROWS, "return": "Enter", "escape": "Esc", "left shift": "Shift"}
@@ -212,7 +212,7 @@ class Screen:
 def _score(session: Session) -> Iterator[Row]:
     """Yield goals or return of every player, steps, and how many episodes are kept or rounds won."""
     person, rival, file, wanted = session.person, session.rival, session.file, session.rules.episodes
-    players: list[tuple[str, Player, Colour]] = [("", person, COLOURS["reached"])]
+    players: list[tuple[str, Player, Color]] = [("", person, COLORS["reached"])]
     if rival is not None:
         players = [("You", person, TRACE), (rival.name, rival, GHOST)]
     for name, player, color in players:
@@ -229,7 +229,7 @@ def _score(session: Session) -> Iterator[Row]:
     yield "Steps", f"{person.steps} of {limit}", person.steps / limit, TRACE
     if file is not None:
         kept = f"{session.kept}, {len(file)} in the file" if file.num_before else str(session.kept)
-        yield "Kept", kept, session.kept / wanted if wanted else 0.0, COLOURS["reached"]
+        yield "Kept", kept, session.kept / wanted if wanted else 0.0, COLORS["reached"]
     elif rival is not None:
         yield "You : rival", f"{rival.wins} : {rival.losses}", None, DIM
 
