@@ -123,8 +123,8 @@ def _call(words: str, arguments: list[str]) -> None:
 
 def _unboxed(box: str) -> str:
     """Return the first paragraph in a box of tyro's, without its frame, its title and the help text at its end."""
-    lines = [line.strip(" │|─-╭╮╰╯+") for line in box.splitlines()[1:]]  # rules become empty lines
-    text = "\n".join(lines).strip().partition("\n\n")[0]
+    lines = [line.strip(" │|") for line in box.splitlines()[1:]]
+    text = "\n".join(line if line.strip("─-╰╯+") else "" for line in lines).strip().partition("\n\n")[0]
     return re.sub(r"^Error parsing ([A-Z]\w*: )?", "", text.replace("\n", " "))
 
 

@@ -11,12 +11,12 @@ from pidm_nav.experiments.curves import (
     Curve,
     best_checkpoint,
     bootstrap_curves,
+    bootstrap_interval,
     interquartile_mean,
     mean_curve,
     seed_scores,
     std_curve,
-    stratified_bootstrap,
-    summarise,
+    summarize,
 )
 from pidm_nav.experiments.efficiency import (
     average_ratio,
@@ -60,10 +60,10 @@ def test_the_best_checkpoint_is_chosen_by_the_mean_over_seeds_for_each_size():
     )
     curve = Curve("maze", "bc", "human", (1, 5), scores)
     assert best_checkpoint(curve).tolist() == [2, 0]
-    np.testing.assert_allclose(seed_scores(curve, "best"), [[0.4, 0.4], [0.9, 0.7]])
-    np.testing.assert_allclose(mean_curve(curve, "best"), [0.4, 0.8])
-    np.testing.assert_allclose(mean_curve(curve, "last"), [0.4, 0.1])
-    np.testing.assert_allclose(std_curve(curve, "best"), [0, np.sqrt(0.02)], atol=1e-12)
+    np.testing.assert_allclose(seed_scores(curve), [[0.4, 0.4], [0.9, 0.7]])
+    np.testing.assert_allclose(mean_curve(curve), [0.4, 0.8])
+    np.testing.assert_allclose(mean_curve(curve.last()), [0.4, 0.1])
+    np.testing.assert_allclose(std_curve(curve), [0, np.sqrt(0.02)], atol=1e-12)
 
 
 def test_missing_jobs_are_left_out_of_means_and_an_empty_cell_is_nan():
@@ -71,7 +71,7 @@ def test_missing_jobs_are_left_out_of_means_and_an_empty_cell_is_nan():
     curve = Curve.from_cells("maze", "bc", "human", cells)
     assert curve.sizes == (1, 5) and curve.scores.shape == (2, 2, 2)
     np.testing.assert_allclose(mean_curve(curve), [0.6, 0.6])
-    np.testing.assert_allclose(mean_curve(curve, "last"), [0.6, np.nan])
+    np.testing.assert_allclose(mean_curve(curve.last()), [0.6, np.nan])
     assert np.isnan(std_curve(curve)[1])
     empty = Curve("maze", "bc", "human", (1, 5), np.array([[[0.5]], [[np.nan]]]))
     assert best_checkpoint(empty).tolist() == [0, -1]
@@ -111,17 +111,16 @@ def test_the_interquartile_mean_ignores_outliers_and_runs_over_the_last_axis():
 def test_bootstrap_intervals_cover_the_true_mean_at_their_rate():
     rng, covered = np.random.default_rng(1), 0
     for _ in range(300):
-        low, high = stratified_bootstrap([rng.normal(0.5, 0.1, 30)], lambda x: x.mean(axis=-1), rng, 400)
+        low, high = bootstrap_interval(rng.normal(0.5, 0.1, 30), lambda x: x.mean(axis=-1), rng, 400)
         covered += low <= 0.5 <= high
     assert 0.88 < covered / 300 < 0.98  # 95% nominal; percentile intervals of 30 values are a little narrow
 
 
-def test_strata_are_resampled_inside_themselves(rng):
-    # Two tasks that differ greatly but have no spread of their own leave no uncertainty at all.
-    assert stratified_bootstrap([[0.0] * 5, [1.0] * 5], interquartile_mean, rng) == (0.5, 0.5)
-    low, high = stratified_bootstrap([[0.0] * 5 + [1.0] * 5], interquartile_mean, rng)
+def test_an_interval_of_values_without_spread_and_of_none(rng):
+    assert bootstrap_interval([0.5] * 5, interquartile_mean, rng) == (0.5, 0.5)
+    low, high = bootstrap_interval([0.0] * 5 + [1.0] * 5, interquartile_mean, rng)
     assert low < 0.4 and high > 0.6
-    assert np.isnan(stratified_bootstrap([[], [np.nan]], interquartile_mean, rng)).all()
+    assert np.isnan(bootstrap_interval([np.nan], interquartile_mean, rng)).all()
 
 
 def test_bootstrapped_curves_choose_the_checkpoint_again_and_skip_missing_seeds(rng):
@@ -136,7 +135,7 @@ def test_bootstrapped_curves_choose_the_checkpoint_again_and_skip_missing_seeds(
 
 def test_a_summary_row_of_a_size(rng):
     scores = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1.0])[None, :, None]
-    (row,) = summarise(Curve("maze", "bc", "human", (5,), scores), rng)
+    (row,) = summarize(Curve("maze", "bc", "human", (5,), scores), rng)
     assert (row["demos"], row["seeds"], row["checkpoint"]) == (5, 8, 0)
     assert row["mean"] == pytest.approx(0.475) and row["iqm"] == pytest.approx(0.45)
     assert row["std"] == pytest.approx(np.std(scores, ddof=1))
@@ -145,7 +144,7 @@ def test_a_summary_row_of_a_size(rng):
 
 def test_a_summary_of_one_seed_and_of_none(rng):
     curve = Curve("maze", "bc", "human", (1, 2), np.array([[[0.5]], [[np.nan]]]))
-    one, none = summarise(curve, rng)
+    one, none = summarize(curve, rng)
     assert (one["low"], one["mean"], one["high"]) == (0.5, 0.5, 0.5) and np.isnan(one["std"])
     assert none["seeds"] == 0 and np.isnan([none["mean"], none["low"], none["iqm"], none["iqm_high"]]).all()
 

@@ -1,6 +1,5 @@
 """The quickstart: what it leaves, that it is honest, and that nothing of the user's is harmed."""
 
-import csv
 import json
 import re
 from dataclasses import replace
@@ -16,12 +15,13 @@ from PIL import Image
 from pidm_nav.agents import load_agent
 from pidm_nav.cli import main
 from pidm_nav.demos.formats.npz import load_demos
-from pidm_nav.experiments import quickstart, quickstart_page
+from pidm_nav.experiments import quickstart
 from pidm_nav.experiments.curves import Curve
+from pidm_nav.experiments.results import read_results
 from pidm_nav.rollout import evaluate
 
 PLAN = quickstart.FAST
-TRAININGS = 2 * len(PLAN.seeds) * (len(PLAN.sizes) + len(PLAN.astar_sizes))
+TRAININGS = 2 * PLAN.seeds * (len(PLAN.num_demos) + len(PLAN.astar_num_demos))
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +35,13 @@ def done(tmp_path_factory) -> tuple[Path, str]:
     return folder, "".join(shown)
 
 
-def scores(folder: Path) -> list[dict[str, str]]:
-    with (folder / "scores.csv").open(newline="") as file:
-        return [{key: row[key] for key in row if key != "seconds"} for row in csv.DictReader(file)]
+def scores(folder: Path) -> dict[str, list]:
+    results = {kind: read_results(folder / "sweeps" / kind)[0] for kind in quickstart.KINDS}
+    return {
+        f"{kind}: {cell}": result.checkpoints
+        for kind, found in results.items()
+        for cell, result in sorted(found.items())
+    }
 
 
 def test_leaves_everything_and_nothing_else(done):
@@ -45,21 +49,26 @@ def test_leaves_everything_and_nothing_else(done):
     assert sorted(path.name for path in folder.iterdir()) == [
         "agents",
         "bc-and-pidm.gif",
-        "curve.png",
         "demos",
+        "figures",
         "index.html",
         "quickstart.json",
-        "scores.csv",
-        "scores.md",
+        "report.md",
+        "summary.json",
+        "sweeps",
+        "tables",
         "traces.png",
     ]
+    assert sorted(path.name for path in (folder / "sweeps").iterdir()) == ["astar", "human-like"]
+    assert sorted(path.name for path in (folder / "agents").iterdir()) == ["bc", "pidm"]
 
 
 def test_summary_says_scores_seeds_and_what_is_next(done):
     _, shown = done
     words = " ".join(shown.split())
-    assert "PIDM, human-like" in words
-    assert "seeds 0, 1" in words
+    assert "Goal ratio, human-like demonstrations" in words
+    assert "Four room, PIDM" in words
+    assert "Seeds: 0, 1: each draws" in words
     assert "2 gradient steps are too few to tell" in words
     assert "index.html" in words
     for command in ("play", "record", "train", "sweep", "report"):
@@ -77,7 +86,7 @@ def test_gif_moves_and_fits_a_page(done):
 def test_page_needs_nothing_from_elsewhere(done):
     folder, _ = done
     page = (folder / "index.html").read_text(encoding="utf-8")
-    sources = re.findall(r"(?:src|href)='([^']*)'", page)
+    sources = [source for source in re.findall(r'(?:src|href)="([^"]*)"', page) if not source.startswith("#")]
     assert len(sources) == 2
     assert all(source.startswith("data:image/") for source in sources)
     assert "http" not in page
@@ -89,15 +98,13 @@ def test_page_needs_nothing_from_elsewhere(done):
         assert re.search(f"<dt>{name}</dt><dd>{value}", page)
 
 
-def test_every_training_has_a_line(done):
+def test_every_training_is_a_job_of_a_sweep(done):
     folder, _ = done
-    rows = scores(folder)
-    assert len(rows) == TRAININGS
-    assert {row["agent"] for row in rows} == {"bc", "pidm"}
-    assert {row["demos_from"] for row in rows} == {"human-like", "astar"}
-    content = json.loads((folder / "quickstart.json").read_text())
-    assert len(content["trainings"]) == TRAININGS
-    assert content["plan"]["seeds"] == list(PLAN.seeds)
+    assert len(scores(folder)) == TRAININGS
+    summary = json.loads((folder / "summary.json").read_text())
+    assert set(summary) == {"human-like", "astar"}
+    assert sum(len(part["jobs"]) for part in summary.values()) == TRAININGS
+    assert json.loads((folder / "quickstart.json").read_text())["plan"]["seeds"] == PLAN.seeds
 
 
 def test_demonstrations_and_agents_can_be_used(done):
@@ -106,24 +113,59 @@ def test_demonstrations_and_agents_can_be_used(done):
         demos = load_demos(folder / "demos" / f"{kind}.npz")
         assert len(demos) == PLAN.demos
         assert demos.summary().success == 1
-    shown = json.loads((folder / "quickstart.json").read_text())["gif"]
-    for name in quickstart.AGENTS:
+    shown = re.search(
+        r"training seed (\d), episode seed (\d+), BC (\d+) and PIDM (\d+) of", (folder / "report.md").read_text()
+    )
+    seed, episode, *goals = map(int, shown.groups())
+    for name, reached in zip(quickstart.AGENTS, goals, strict=True):
         agent = load_agent(folder / "agents" / name)
         assert agent.name == name
         result = evaluate(agent, PLAN.task, PLAN.episodes, quickstart.EVALUATION_SEED)
-        assert result.rollouts[shown["episode"]].goals_reached[-1] == shown[f"{name}_goals"]
+        assert result.episodes[episode - quickstart.EVALUATION_SEED].goals_reached == reached
+        job = read_results(folder / "sweeps" / "human-like")[0][
+            quickstart.Cell(seed, PLAN.task, PLAN.num_demos[-1], name)
+        ]
+        assert [each.goals_reached for each in result.episodes] == job.checkpoints[-1].goals
 
 
-def test_again_replaces_the_former_with_the_same_scores_and_spares_other_files(done):
+def test_again_gives_the_same_without_training_and_spares_other_files(done, monkeypatch):
     folder, _ = done
     before = scores(folder)
+    page = (folder / "index.html").read_text()
     (folder / "mine.txt").write_text("keep me")
-    (folder / "curve.png").write_bytes(b"old")
+    (folder / "traces.png").write_bytes(b"old")
+    monkeypatch.setattr(quickstart, "run_local", lambda *_, **__: pytest.fail("trained again"))
     main(["quickstart", "--fast", "--out", str(folder), "--jobs", "1"])
     assert scores(folder) == before
+    assert (folder / "index.html").read_text() == page
     assert (folder / "mine.txt").read_text() == "keep me"
     (folder / "mine.txt").unlink()
-    assert (folder / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert (folder / "traces.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tmp_path, monkeypatch):
+    folder, _ = done
+    run_local, ran = quickstart.run_local, []
+
+    def stop_after_three(function, jobs, workers=None):
+        for pair in run_local(function, jobs, workers):
+            ran.append(pair[0].cell)
+            yield pair
+            if len(ran) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(quickstart, "run_local", stop_after_three)
+    with pytest.raises(SystemExit) as end:
+        main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
+    assert end.value.code == 130
+    main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
+    assert len(ran) == TRAININGS
+    assert scores(tmp_path / "q") == scores(folder)
+    assert (tmp_path / "q" / "bc-and-pidm.gif").read_bytes() == (folder / "bc-and-pidm.gif").read_bytes()
+    ran[:] = [None] * 9
+    monkeypatch.setattr(quickstart, "FAST", replace(PLAN, steps=3))
+    main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
+    assert len(ran) == 9 + TRAININGS
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("the disk is full")])
@@ -134,7 +176,7 @@ def test_stopped_half_way_leaves_the_former_as_it_was(done, stop, monkeypatch):
     def run(*_, **__):
         raise stop
 
-    monkeypatch.setattr(quickstart, "run_local", run)
+    monkeypatch.setattr(quickstart, "write_video", run)
     with pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(folder)])
     assert end.value.code == (130 if stop is KeyboardInterrupt else 2)
@@ -142,11 +184,13 @@ def test_stopped_half_way_leaves_the_former_as_it_was(done, stop, monkeypatch):
 
 
 def test_failed_training_is_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(quickstart, "run_local", lambda _, jobs, __: [(jobs[0], {"error": "ValueError: no luck"})])
+    monkeypatch.setattr(
+        quickstart, "run_local", lambda _, jobs, workers: iter([(jobs[0], {"error": "ValueError: no luck"})])
+    )
     with pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(tmp_path / "q")])
     assert end.value.code == 2
-    assert "BC, 1 human-like, seed 0 failed: ValueError: no luck" in capsys.readouterr().err
+    assert "bc on four-room, 1 demonstrations, seed 0 failed: ValueError: no luck" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_things_is_refused_before_any_work(tmp_path, capsys):
@@ -178,25 +222,22 @@ def test_wrong_number_of_jobs_is_refused(capsys):
     assert "--jobs is 0" in capsys.readouterr().err
 
 
-def test_both_agents_learn_from_the_same_demonstrations_in_the_same_way(tmp_path):
-    plan = replace(PLAN, demos=6)
-    demos = quickstart.make_demos(plan, lambda *_: None)
-    jobs = quickstart.make_jobs(plan, demos, tmp_path)
-    assert len(jobs) == TRAININGS
+def test_both_agents_learn_from_the_same_demonstrations_in_the_same_way(done):
+    folder, _ = done
+    sweep = PLAN.sweep("human-like", folder)
+    jobs = [sweep.job(cell) for cell in sweep.cells()]
     for bc, pidm in zip(jobs[::2], jobs[1::2], strict=True):
         assert (bc.cell.agent, pidm.cell.agent) == ("bc", "pidm")
         assert [episode.seed for episode in bc.dataset] == [episode.seed for episode in pidm.dataset]
         assert replace(bc.config, learning_rate=pidm.config.learning_rate) == pidm.config  # each its own rate
-    drawn = {
-        tuple(episode.seed for episode in job.dataset) for job in jobs if (job.kind, job.cell.demos) == ("astar", 2)
-    }
-    assert len(drawn) == len(plan.seeds)
+    drawn = {tuple(episode.seed for episode in job.dataset) for job in jobs if job.cell.demos == 2}
+    assert len(drawn) == PLAN.seeds
 
 
 def test_the_real_plan_uses_several_seeds_and_few_demonstrations():
     plan = quickstart.Plan()
-    assert len(plan.seeds) >= 3
-    assert max(plan.sizes) <= 10
+    assert plan.seeds >= 3
+    assert max(plan.num_demos) <= 10
     assert plan.episodes >= 50
 
 
@@ -217,16 +258,15 @@ def test_shown_episode_has_the_median_lead(bc, data):
     [(0.4, 0.9, "PIDM is ahead"), (0.9, 0.4, "BC is ahead"), (0.5, 0.5, "Neither is ahead")],
 )
 def test_headline_says_who_is_ahead(bc, pidm, said):
-    curves = {
-        ("human-like", agent): Curve("maze", agent, "human-like", (1, 5), np.full((2, 3, 1), score))
+    curves = [
+        Curve("maze", agent, "human-like", (1, 5), np.full((2, 3, 1), score))
         for agent, score in (("bc", bc), ("pidm", pidm))
-    }
-    curves |= {
-        ("astar", agent): Curve("maze", agent, "astar", (5,), np.full((1, 3, 1), score))
+    ]
+    curves += [
+        Curve("maze", agent, "astar", (5,), np.full((1, 3, 1), score))
         for agent, score in (("bc", 0.99), ("pidm", 0.97))
-    }
-    result = quickstart.Result(quickstart.Plan(), {}, [], curves, {}, {}, 0.0)
-    sentence = quickstart_page.headline(result)
+    ]
+    sentence = quickstart.headline(curves, steps=750)
     assert sentence.startswith(said)
     assert f"PIDM reaches {pidm:.0%} of the goals, BC {bc:.0%}" in sentence
     assert f"in {6 if pidm > bc else 0} of 6 pairs" in sentence

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,13 +13,11 @@ import numpy as np
 import pytest
 
 from pidm_nav.cli import main
-from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.experiments import paper
-from pidm_nav.experiments.page import render_page
-from pidm_nav.experiments.report import make_report, write_report
-from pidm_nav.experiments.results import identity, open_folder, read_results, write_result
+from pidm_nav.experiments.report import make_report, render, write_report
+from pidm_nav.experiments.results import Checkpoint, JobResult, identity, open_folder, write_result
 from pidm_nav.experiments.sweep import Sweep
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import PAPER_TASKS
 
 SIZES = (1, 2, 5, 10, 20, 50)
 # the first size at which each agent's made-up curve reaches 1; before it is at 0.3
@@ -31,20 +30,16 @@ REACHED = {
 def make_results(folder: Path, label: str, seeds: int = 3, never: str = "") -> Path:
     """A finished sweep of made-up scores; on `never`, BC reaches nothing."""
     kind = "human-like" if label == "human" else label
-    datasets = {task: load_demos(f"{task}/{kind}") for task in TASKS}
-    sweep = Sweep(datasets, tuple(REACHED[label]), SIZES, seeds, label)
+    sweep = Sweep(agents=tuple(REACHED[label]), num_demos=SIZES, seeds=seeds, demos_from=kind, label=label)
     manifest = open_folder(folder, sweep.manifest())
     for cell in sweep.cells():
         score = 1.0 if cell.demos >= REACHED[label][cell.agent] else 0.3 + 0.01 * cell.seed
         if (cell.task, cell.agent) == (never, "bc"):
             score = 0.2
         steps = (1000,) if cell.agent == "retrieval-bc" else (50, 1000)
-        checkpoints = [
-            {"step": step, "goal_ratio": score * step / 1000, "success": 0.0, "length": 1.0, "goals": [1]}
-            for step in steps
-        ]
+        checkpoints = [Checkpoint(step=step, goal_ratio=score * step / 1000, length=1.0, goals=[1]) for step in steps]
         result = {"identity": identity(manifest, cell), "checkpoints": checkpoints, "seconds": 3.0}
-        write_result(folder, cell, result)
+        write_result(folder, JobResult(**asdict(cell), **result))
     return folder
 
 
@@ -75,7 +70,7 @@ def test_ratios_stand_beside_the_papers(made: Path) -> None:
     by_task = {row["task"]: row for row in rows if row["level"] == "0.9"}
     assert float(by_task["zigzag"]["ratio"]) == 20 / 5 and by_task["zigzag"]["bound"] == "="
     assert float(by_task["maze"]["ratio"]) == 50 / 5 and by_task["maze"]["bound"] == ">"  # BC never reached it
-    assert [float(by_task[task]["paper"]) for task in (*TASKS, "average")] == [4, 2, 4, 4, 3.5]
+    assert [float(by_task[task]["paper"]) for task in (*PAPER_TASKS, "average")] == [4, 2, 4, 4, 3.5]
     rows = records(made / "tables" / "ratio-pidm-astar-over-pidm-human.csv")
     average = next(row for row in rows if row["task"] == "average" and row["level"] == "0.9")
     assert float(average["ratio"]) == 5 and float(average["paper"]) == 5.625
@@ -85,7 +80,7 @@ def test_ratios_stand_beside_the_papers(made: Path) -> None:
 
 def test_scores_of_best_and_last_checkpoint(made: Path) -> None:
     rows = records(made / "tables" / "scores-human-best.csv")
-    assert len(rows) == len(TASKS) * 3 * len(SIZES)
+    assert len(rows) == len(PAPER_TASKS) * 3 * len(SIZES)
     row = next(r for r in rows if (r["task"], r["agent"], r["demos"]) == ("maze", "pidm", "2"))
     assert float(row["mean"]) == pytest.approx(0.31) and float(row["std"]) == pytest.approx(0.01)
     assert float(row["low"]) <= float(row["iqm"]) <= float(row["high"])
@@ -140,12 +135,15 @@ def test_the_page_shows_curves_and_the_papers_numbers(made: Path) -> None:
     assert text.count("<svg") == 7 * 4  # figures, tasks
     assert "PIDM, 5 demonstrations: 1.00" in text
     assert "PIDM reaches 90% of the task&#x27;s maximum with 5 demonstrations" in text
+    assert "var(--c1c6dd0, #1c6dd0)" in text and "--c1c6dd0: #" in text  # lines in the page's colors, light or dark
+    assert len(set(re.findall(r' id="([^"]+)"', text))) == text.count(' id="')
     assert "paper: 3.5×" in text and "paper: 5.62×" in text
 
 
 def test_reports_are_the_same_every_time(made: Path) -> None:
-    report, _ = make_report([made.parent / "human", made.parent / "astar"])
-    assert render_page(report) == (made / "index.html").read_text(encoding="utf-8")
+    report = make_report([made.parent / "human", made.parent / "astar"])
+    assert render("report.html", report=report) == (made / "index.html").read_text(encoding="utf-8")
+    assert render("report.md.jinja", report=report) == (made / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_sweep_that_has_only_begun(tmp_path: Path) -> None:
@@ -153,8 +151,7 @@ def test_a_sweep_that_has_only_begun(tmp_path: Path) -> None:
     for path in (folder / "jobs").iterdir():
         if not path.name.startswith(("zigzag_bc_1_", "zigzag_pidm_2_")):
             path.unlink()
-    cell = next(iter(read_results(folder)[0]))
-    write_result(folder, type(cell)(0, "maze", 5, "bc"), {"error": "RuntimeError: <script>", "traceback": ""})
+    write_result(folder, JobResult("maze", "bc", 5, 0, error="RuntimeError: <script>", traceback=""))
     text = write_report([folder], tmp_path / "out").read_text(encoding="utf-8")
     assert "1 jobs failed" in text and "RuntimeError: &lt;script&gt;" in text
 

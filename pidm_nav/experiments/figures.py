@@ -49,7 +49,7 @@ class Line:
                 spread = f" ± {std:.2f}" if np.isfinite(std) else ""
                 lines.append(f"{self.label}, {size} demonstrations: {mean:.2f}{spread}")
         if np.isfinite(self.needed):
-            lines.append(f"{self.label} reaches {LEVEL:.0%} of the maximum with {self.needed:g} demonstrations")
+            lines.append(f"{self.label} reaches {LEVEL:.0%} of the task's maximum with {self.needed:g} demonstrations")
         return "\n".join(lines)
 
 
@@ -161,7 +161,7 @@ def draw_svg(panel: Panel, name: str) -> str:
         _draw_panel(ax, panel)
         canvas.patch.set_visible(False)
         ax.patch.set_visible(False)
-        for artist in ax.get_children():
+        for artist in canvas.findobj():
             artist.set_clip_on(False)
         file = io.StringIO()
         canvas.savefig(file, format="svg", metadata={"Date": None})
