@@ -63,7 +63,7 @@ class Train:
             raise ValueError(f"{lacking}: give --demos, a file that `pidm-nav record` or `pidm-nav collect` wrote")
         dataset = load_demos(demos)
         given = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
-        settings = {name: value for name, value in given.items() if value is not None}
+        settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
         kind = TrainPIDM if chosen.agent == "pidm" else cls
         unprefixed: Any = tyro.conf.OmitArgPrefixes
