@@ -31,7 +31,6 @@ from pidm_nav.experiments.results import (
     read_manifest,
     read_results,
     task_order,
-    task_title,
 )
 from pidm_nav.experiments.tables import (
     Table,
@@ -43,7 +42,7 @@ from pidm_nav.experiments.tables import (
     welch_tables,
 )
 from pidm_nav.files import writable_folder, write_json, write_rows, write_text
-from pidm_nav.plots import agent_title, demonstrator_title
+from pidm_nav.plots import agent_title, demonstrator_title, task_title
 
 HEADLINE = 0.90
 MAIN_TEXT = {
@@ -169,8 +168,9 @@ class Comparison(NamedTuple):
 def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Comparison]:
     """Yield what the paper compares: agents, the demonstrations that they learn from, and checkpoints."""
     seeds = max(curve.scores.shape[1] for curve in curves)
+    best = "Best checkpoint. " if any(curve.scores.shape[2] > 1 for curve in curves) else ""
     caption = (
-        f"Best checkpoint. Lines and shading are the mean and standard deviation over {seeds} seeds; "
+        f"{best}Lines and shading are the mean and standard deviation over {seeds} seeds; "
         "dotted lines show where a curve reaches 90% of the task's maximum."
     )
     by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}

@@ -249,8 +249,3 @@ def task_order(tasks: Iterable[str]) -> list[str]:
     """Return each task once: ours in the order of the registry, then others by name."""
     order = list(TASKS)
     return sorted(set(tasks), key=lambda task: (order.index(task) if task in order else len(order), task))
-
-
-def task_title(task: str) -> str:
-    """Return a task's name as tables and figures show it."""
-    return TASKS[task].title if task in TASKS else task

@@ -41,7 +41,7 @@ from pidm_nav.files import write_text
 from pidm_nav.rollout import EvalResult, evaluate
 
 if TYPE_CHECKING:
-    from pidm_nav.agents import AgentConfig, NavPolicy, TrainConfig
+    from pidm_nav.agents import NavPolicy, Preset
 
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
 
@@ -164,16 +164,15 @@ class Sweep:
             for agent in self.agents
         ]
 
-    def training(self, task: str, agent: str) -> tuple[AgentConfig, TrainConfig]:
-        """Return an agent's options on a task and its training configuration, the same for every seed."""
+    def settings(self, task: str, agent: str) -> Preset:
+        """Return the settings of an agent and its training on a task, the same for every seed."""
         from pidm_nav.agents import choose_preset
 
-        variant, dataset = self.variant(agent), self.datasets[task]
-        name = None if self.preset == "fast" else self.preset
-        preset = choose_preset(variant.agent, dataset, name, **variant.options)
-        steps = preset.training.steps if self.steps is None else self.steps
-        checkpoints = sorted({max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps})
-        return preset.options, replace(preset.training, steps=steps, checkpoints=tuple(checkpoints))
+        variant, name = self.variant(agent), None if self.preset == "fast" else self.preset
+        preset = choose_preset(variant.agent, self.datasets[task], name, **variant.options)
+        steps = self.steps or preset.training.steps
+        checkpoints = {max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps}
+        return preset.changed(steps=steps, checkpoints=tuple(sorted(checkpoints)))
 
     def manifest(self) -> Manifest:
         """Return everything that decides the results, as the folder's manifest has it."""
@@ -185,11 +184,11 @@ class Sweep:
         training = {}
         for task in self.datasets:
             for name in self.agents:
-                options, config = self.training(task, name)
-                training[f"{task}/{name}"] = asdict(config)
-                if asdict(options) != agents[name]:
-                    training[f"{task}/{name}"] |= {"options": asdict(options)}
-                if adapt := self.variant(name).adapt:
+                settings, adapt = self.settings(task, name), self.variant(name).adapt
+                training[f"{task}/{name}"] = asdict(settings.training)
+                if asdict(settings.options) != agents[name]:
+                    training[f"{task}/{name}"] |= {"options": asdict(settings.options)}
+                if adapt is not None:
                     training[f"{task}/{name}"] |= {"adapt": adapt.__name__}
         content = {
             "format": FORMAT,
@@ -206,16 +205,13 @@ class Sweep:
 
     def job(self, cell: Cell) -> Job:
         """Return a cell's job."""
-        options, config = self.training(cell.task, cell.agent)
-        texts: dict[str, Any] = {
-            name: value.format(**asdict(cell)) for name, value in asdict(options).items() if isinstance(value, str)
-        }
-        kept = replace(cell, agent=self.variant(cell.agent).trained_as or cell.agent).name
+        variant, names = self.variant(cell.agent), asdict(cell)
+        texts = {name: text.format(**names) for name, text in variant.options.items() if isinstance(text, str)}
+        kept = replace(cell, agent=variant.trained_as or cell.agent).name
         return Job(
             cell,
             sample_demos(self.datasets[cell.task], cell),
-            replace(options, **texts),
-            replace(config, seed=cell.seed),
+            self.settings(cell.task, cell.agent).changed(seed=cell.seed, **texts),
             replace(self),  # without the datasets, which workers do not need
             None if self.keep_agents is None else self.keep_agents / kept,
         )
@@ -227,8 +223,7 @@ class Job:
 
     cell: Cell
     dataset: DemoDataset = field(repr=False)  # the sampled demonstrations
-    options: AgentConfig = field(repr=False)
-    config: TrainConfig = field(repr=False)
+    settings: Preset = field(repr=False)
     sweep: Sweep = field(repr=False)
     keep: Path | None = None  # folder of the trained agent
 
@@ -287,18 +282,18 @@ def run_job(job: Job) -> Outcome:
 
 def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
-    from pidm_nav.agents import Preset, load_agent, train
+    from pidm_nav.agents import load_agent, train
 
-    variant = job.sweep.variant(job.cell.agent)
-    made_with = [pidm_nav.__version__, variant.agent, asdict(job.options), asdict(job.config), job.dataset.sha256]
+    variant, training = job.sweep.variant(job.cell.agent), job.settings.training
+    made_with = [pidm_nav.__version__, variant.agent, asdict(job.settings), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
     note = None if job.keep is None else job.keep / "trained_with.txt"
-    if note is not None and not job.config.checkpoints and note.exists() and note.read_text() == mark:
-        score(job.config.steps, load_agent(note.parent))
+    if note is not None and not training.checkpoints and note.exists() and note.read_text() == mark:
+        score(training.steps, load_agent(note.parent))
     elif variant.trained_as is not None:
         raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
     else:
-        policy = train(variant.agent, job.dataset, Preset(job.options, job.config), on_checkpoint=score)
+        policy = train(variant.agent, job.dataset, job.settings, on_checkpoint=score)
         if note is not None:
             policy.save(note.parent)
             write_text(note, mark)
