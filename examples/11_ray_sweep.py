@@ -10,12 +10,10 @@ Run it:  python examples/11_ray_sweep.py [--fast] [--out results] [--address aut
 import argparse
 from functools import partial
 
-from rich.console import Console
-from rich.table import Table
-
-from pidm_nav.demos import load_demos
-from pidm_nav.experiments.engines import Outcome, run_ray
-from pidm_nav.experiments.results import Cell
+from pidm_nav.console import print_table
+from pidm_nav.experiments.curves import mean_curve
+from pidm_nav.experiments.engines import run_ray
+from pidm_nav.experiments.results import JobResult, make_curves
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 
 
@@ -27,29 +25,25 @@ def main() -> None:
     arguments = parser.parse_args()
 
     sweep = Sweep(
-        datasets={"four-room": load_demos("four-room/human-like")},
+        tasks=("four-room",),
         agents=("bc", "pidm"),
-        sizes=(2,) if arguments.fast else (1, 2, 5, 10),
+        num_demos=(2,) if arguments.fast else (1, 2, 5, 10),
         seeds=1 if arguments.fast else 5,
         demos_from="human-like",
         steps=20 if arguments.fast else None,
         episodes=5 if arguments.fast else 50,
     )
 
-    def tell(cell: Cell, outcome: Outcome) -> None:
-        print(f"  {cell}: {outcome.get('error') or outcome['checkpoints'][-1]['goal_ratio']}")
+    def tell(result: JobResult) -> None:
+        print(f"  {result.cell}: {result.error or result.score}")
 
-    engine = partial(run_ray, workers=1 if arguments.fast else None, address=arguments.address)
-    results = run_sweep(sweep, arguments.out, engine, on_result=tell)
-    table = Table("demonstrations", *sweep.agents, title="goals reached, mean over seeds")
-    for size in sweep.sizes:
-        row = []
-        for agent in sweep.agents:
-            cells = [results[cell] for cell in results if (cell.demos, cell.agent) == (size, agent)]
-            scores = [outcome["checkpoints"][-1]["goal_ratio"] for outcome in cells]
-            row.append(f"{sum(scores) / len(scores):.2f}" if scores else "failed")
-        table.add_row(str(size), *row)
-    Console().print(table)
+    runner = partial(run_ray, workers=1 if arguments.fast else None, address=arguments.address)
+    results = run_sweep(sweep, arguments.out, runner, on_result=tell)
+    rows = []
+    for curve in make_curves(results, "human-like"):
+        means = {str(size): float(mean) for size, mean in zip(curve.sizes, mean_curve(curve.last()), strict=True)}
+        rows.append({"demonstrations": curve.agent, **means})
+    print_table(rows, title="goals reached, mean over seeds")
     print(f"results are in {arguments.out}")
 
 
