@@ -8,13 +8,12 @@ from typing import Any
 
 import gymnasium as gym
 
-import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.world2d.render import write_video
+from pidm_nav import AStarExpert
+from pidm_nav.video import write_video
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="only every tenth frame")
-parser.add_argument("--out", default="first_episode.gif")
+parser.add_argument("--fast", action="store_true", help="keep only every tenth frame")
+parser.add_argument("--out", default="first_episode.gif", help="the GIF or mp4 file to write")
 arguments = parser.parse_args()
 
 env = gym.make("PIDMNav-FourRoom-v0", render_mode="rgb_array")

@@ -1,6 +1,6 @@
-"""Thousands of mazes at once: the same physics as one, an array row an environment.
+"""Thousands of mazes at once: the same physics as in one environment, with one array row per environment.
 
-Every row equals the single environment with the same seed, noise included, which is checked here.
+Every row equals the single environment with the same seed, including its noise; the end of this example checks that.
 
 Run it:  python examples/02_vector_environment.py [--fast]
 """
@@ -11,11 +11,10 @@ import time
 import gymnasium as gym
 import numpy as np
 
-import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav import AStarExpert
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="fewer environments")
+parser.add_argument("--fast", action="store_true", help="use fewer environments")
 arguments = parser.parse_args()
 num_envs = 64 if arguments.fast else 2048
 
@@ -26,16 +25,16 @@ finished = successes = steps = 0
 begin = time.perf_counter()
 while finished < num_envs:
     actions, _ = expert.predict(observations)  # (N, 2) for (N, 32)
-    # A row that ended begins anew in the next step, which ignores its action (Gymnasium's NEXT_STEP).
+    # A row whose episode has ended begins a new one in the next step, which ignores its action (Gymnasium's NEXT_STEP).
     observations, rewards, terminated, truncated, infos = envs.step(actions)
     finished += int((terminated | truncated).sum())
     successes += int(infos["is_success"][terminated].sum())
     steps += num_envs
 seconds = time.perf_counter() - begin
 print(f"{finished} episodes, {successes / finished:.0%} reach all {infos['num_goals'][0]} goals")
-print(f"{steps:,} agent steps with the expert's planning: {steps / seconds:,.0f} a second")
+print(f"{steps:,} agent steps including the expert's planning: {steps / seconds:,.0f} per second")
 
-# The same actions in row 3 and in a single environment seeded 0 + 3.
+# Take the same actions in row 3 and in a single environment with the seed 0 + 3.
 env = gym.make("PIDMNav-Maze-v0")
 rows, _ = envs.reset(seed=0)
 one, _ = env.reset(seed=3)

@@ -8,14 +8,10 @@ Run it:  python examples/03_record_and_train.py [--fast] [--out my_demos.npz]
 
 import argparse
 
-from pidm_nav.agents import train
-from pidm_nav.demos import load_demos
-from pidm_nav.demos.experts.humanlike import HumanLikePlayer
+from pidm_nav import HumanLikePlayer, evaluate, find_task, load_demos, train
 from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.devices import Reading
 from pidm_nav.demos.recorder.session import Rules, Session
-from pidm_nav.rollout import evaluate
-from pidm_nav.tasks import find_task
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="record fewer episodes and train for fewer steps")

@@ -1,7 +1,7 @@
 """A map of your own: draw it in ASCII, check that it is good, and let the expert walk it.
 
-`#` is wall, `.` is free, `A` the start, `1`, `2`, ... the goals in visiting order. The map is stretched over
-`room_size` pixels. Starts and goals are centred on the upper left corner of their cell.
+`#` is a wall, `.` is free, `A` is the start, and `1`, `2`, ... are the goals in visiting order. The map is stretched
+over `room_size` pixels. Starts and goals are centered on the upper left corner of their cell.
 
 Run it:  python examples/04_custom_map.py [--fast] [--out custom_map.png]
 """
@@ -10,14 +10,12 @@ import argparse
 
 from matplotlib.figure import Figure
 
-from pidm_nav import Layout
-from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.rollout import evaluate
+from pidm_nav import AStarExpert, Layout, evaluate
 from pidm_nav.world2d.render import draw_map
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="fewer episodes")
-parser.add_argument("--out", default="custom_map.png")
+parser.add_argument("--fast", action="store_true", help="evaluate fewer episodes")
+parser.add_argument("--out", default="custom_map.png", help="the picture to write")
 arguments = parser.parse_args()
 
 SPIRAL = """
@@ -41,7 +39,7 @@ ROOM_SIZE = (900, 700)
 try:
     Layout.parse(SPIRAL.replace("2", "3"))
 except ValueError as error:
-    print(f"a bad map says what to change: {error}")
+    print(f"the message about a bad map says what to change: {error}")
 
 layout = Layout.parse(SPIRAL, ROOM_SIZE)
 episodes = 4 if arguments.fast else 20
@@ -51,7 +49,7 @@ print(f"A*: {result.success_rate:.0%} of {episodes} episodes reach all goals, in
 figure = Figure(figsize=(6, 4.8), layout="constrained", dpi=120)
 axes = figure.subplots()
 draw_map(axes, layout)
-for rollout in result.rollouts:
-    axes.plot(*rollout.states[:, :2].T, color="#0072B2", alpha=0.4, linewidth=1)
+for episode in result.episodes:  # evaluate() keeps state vectors, which begin with x and y
+    axes.plot(*episode.observations[:, :2].T, color="#0072B2", alpha=0.4, linewidth=1)
 figure.savefig(arguments.out)
 print(f"wrote {arguments.out}")

@@ -10,9 +10,7 @@ import argparse
 
 import numpy as np
 
-from pidm_nav.agents import train
-from pidm_nav.demos import load_demos
-from pidm_nav.rollout import evaluate
+from pidm_nav import evaluate, load_demos, train
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="one seed and a training that is too short for a good agent")

@@ -14,9 +14,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
-from pidm_nav.agents import BC, train
-from pidm_nav.demos import load_demos
-from pidm_nav.rollout import evaluate
+from pidm_nav import BC, evaluate, load_demos, train
 
 
 class AgentFeatures(BaseFeaturesExtractor):

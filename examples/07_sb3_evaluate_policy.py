@@ -8,13 +8,10 @@ import argparse
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
-import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.agents import train
-from pidm_nav.demos import load_demos
-from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav import AStarExpert, load_demos, train
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="fewer episodes and training steps")
+parser.add_argument("--fast", action="store_true", help="train for fewer steps and evaluate fewer episodes")
 arguments = parser.parse_args()
 episodes = 4 if arguments.fast else 20
 steps = 100 if arguments.fast else 2000

@@ -1,4 +1,4 @@
-"""torchrl collects rollouts from our environment, and a demonstration dataset comes out of them.
+"""Collect rollouts from our environment with torchrl, and turn them into a dataset of demonstrations.
 
 Needs torchrl:  pip install torchrl
 Run it:  python examples/08_torchrl_rollouts.py [--fast]
@@ -13,12 +13,10 @@ from tensordict.nn import TensorDictModule
 from torchrl.envs import GymWrapper
 from torchrl.envs.utils import check_env_specs
 
-import pidm_nav  # noqa: F401, registers the ids
-from pidm_nav.demos import DemoDataset, Episode
-from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav import AStarExpert, DemoDataset, Episode
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="fewer episodes")
+parser.add_argument("--fast", action="store_true", help="collect fewer episodes")
 arguments = parser.parse_args()
 
 env = GymWrapper(gym.make("PIDMNav-FourRoom-v0"))
@@ -33,7 +31,7 @@ policy = TensorDictModule(
 
 
 def to_episode(rollout: TensorDict) -> Episode:
-    """(T,) steps of torchrl, each with its `next`, as T+1 observations and T actions."""
+    """Turn (T,) steps of torchrl, each with its `next`, into T+1 observations and T actions."""
     following = rollout["next"]
     return Episode(
         observations=torch.cat([rollout["observation"], following["observation"][-1:]]).numpy(),

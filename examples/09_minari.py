@@ -1,4 +1,4 @@
-"""Demonstrations to Minari, the dataset store of the Gymnasium family, and back.
+"""Convert demonstrations to Minari, the dataset store of the Gymnasium family, and back.
 
 Needs the extra:  pip install "pidm-nav[minari]"
 Run it:  python examples/09_minari.py [--fast] [--store minari_store]
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pidm_nav.demos import load_demos, to_minari
-from pidm_nav.demos.collect import collect
-from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav import AStarExpert, collect, load_demos, to_minari
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--fast", action="store_true", help="fewer episodes")
-parser.add_argument("--store", default="minari_store", help="a folder, so that your own Minari store stays as it is")
+parser.add_argument("--fast", action="store_true", help="collect fewer episodes")
+parser.add_argument(
+    "--store", default="minari_store", help="folder to use as the store, so that your own Minari store stays as it is"
+)
 arguments = parser.parse_args()
 os.environ["MINARI_DATASETS_PATH"] = str(Path(arguments.store).absolute())
 import minari  # noqa: E402, after the store is set
@@ -24,7 +24,7 @@ import minari  # noqa: E402, after the store is set
 demos = collect(AStarExpert("maze"), "maze", episodes=2 if arguments.fast else 20, seed=7)
 to_minari(demos, "pidmnav/maze/astar-v0", force=True)
 
-# Anyone can read it with Minari alone, the environment included.
+# Anyone can read it with Minari alone, including the environment.
 stored = minari.load_dataset("pidmnav/maze/astar-v0")
 env = stored.recover_environment()
 print(f"Minari: {stored.total_episodes} episodes, {stored.total_steps} steps, made in {env.spec.id}")
@@ -33,7 +33,7 @@ print(f"Minari: {stored.total_episodes} episodes, {stored.total_steps} steps, ma
 again = load_demos("minari:pidmnav/maze/astar-v0")
 for before, after in zip(demos, again, strict=True):
     assert np.array_equal(before.observations, after.observations) and np.array_equal(before.actions, after.actions)
-print(f"read back the same to the bit: {again.summary()}")
+print(f"read back, equal to the bit: {again.summary()}")
 
 # Replay an episode in the recovered environment, from its seed.
 observation, _ = env.reset(seed=again[0].seed)

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pidm_nav.agents import train
-from pidm_nav.demos.collect import collect
-from pidm_nav.rollout import evaluate
+from pidm_nav import collect, evaluate, train
 
 TASK = "MountainCarContinuous-v0"
 

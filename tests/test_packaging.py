@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -48,6 +49,8 @@ def test_every_module_of_our_folders_is_in_a_package() -> None:
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_the_links_point_to_the_folders(name: str) -> None:
+    if (ROOT / "PKG-INFO").exists():
+        pytest.skip("a source distribution has no links")
     link = ROOT / "pidm_nav" / name
     if not link.is_symlink():
         # A checkout without links has text files in their place, and installs through the mapping all the same.
@@ -89,6 +92,23 @@ def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> No
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     assert "pidm-nav = pidm_nav.cli:main" in wheel.read(entry_points).decode()
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
+
+
+def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> None:
+    unwanted = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, tmp_path / "copy", symlinks=True, ignore=unwanted)
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", "dist", "copy"]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
+    (path,) = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE", "constraints.txt", ".ci/run"}
+    for top in ("docs", "examples", "scripts", "benchmarks", "tests", "pidm_nav", *BY_HAND):
+        files = (path for path in (ROOT / top).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        wanted |= {path.relative_to(ROOT).as_posix() for path in files}
+    links = tuple(f"pidm_nav/{name}" for name in BY_HAND)
+    assert not {name for name in wanted - names if not name.startswith(links)}
 
 
 def test_bundled_demonstrations_are_complete(wheel: zipfile.ZipFile) -> None:

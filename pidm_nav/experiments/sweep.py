@@ -21,21 +21,9 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 import pidm_nav
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
-from pidm_nav.experiments.results import (
-    FORMAT,
-    PLAIN_NAME,
-    Cell,
-    Checkpoint,
-    Demos,
-    Evaluation,
-    JobResult,
-    Manifest,
-    identity,
-    open_folder,
-    read_results,
-    write_result,
-)
+from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.files import write_text
 from pidm_nav.rollout import EvalResult, evaluate
@@ -126,7 +114,7 @@ class Sweep:
             given = ",".join(map(str, self.checkpoint_fractions))
             raise ValueError(f"--checkpoint-fractions is '{given}': give fractions of the training such as 0.1,0.5")
         for name in (*self.agents, *([] if self.label is None else [self.label])):
-            if not re.search(PLAIN_NAME, name):
+            if not re.search(results.PLAIN_NAME, name):
                 raise ValueError(f"'{name}' cannot be part of a file's name: use letters, digits, '-', '_' and '.'")
 
     @functools.cached_property
@@ -191,12 +179,12 @@ class Sweep:
                 if adapt is not None:
                     training[f"{task}/{name}"] |= {"adapt": adapt.__name__}
         content = {
-            "format": FORMAT,
+            "format": results.FORMAT,
             "version": pidm_nav.__version__,
             "torch": str(torch.__version__),
             "demos_from": self.demos_label,
             "preset": self.preset,
-            "evaluation": Evaluation(self.episodes, EVALUATION_SEED, dict(self.env_kwargs)),
+            "evaluation": results.Evaluation(self.episodes, EVALUATION_SEED, dict(self.env_kwargs)),
             "agents": agents,
             "training": training,
             "demos": {task: _describe(dataset) for task, dataset in self.datasets.items()},
@@ -235,9 +223,9 @@ def code_hash() -> str:
     return hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()[:12]
 
 
-def _describe(dataset: DemoDataset) -> Demos:
+def _describe(dataset: DemoDataset) -> results.Demos:
     made_by = str(dataset.source.get("made_by", "unknown"))
-    return Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset.sha256)
+    return results.Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset.sha256)
 
 
 def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
@@ -321,8 +309,8 @@ def run_sweep(
         on_result: called with the result of every job that ends, which has scores or an error.
     """
     folder = Path(folder)
-    manifest = open_folder(folder, sweep.manifest())
-    before, failed = read_results(folder)
+    manifest = results.open_folder(folder, sweep.manifest())
+    before, failed = results.read_results(folder)
     own = sweep.cells()[shard[0] :: shard[1]]
     done = {cell: before[cell] for cell in own if cell in before}
     cells = [cell for cell in own if cell not in done and (retry_failed or cell not in failed)]
@@ -331,9 +319,9 @@ def run_sweep(
     origin = {"version": pidm_nav.__version__, "code": code_hash()}
     jobs = [sweep.job(cell) for cell in cells]
     for job, outcome in runner(run_job, jobs) if jobs else ():
-        content = {**asdict(job.cell), "identity": identity(manifest, job.cell), **origin, **outcome}
+        content = {**asdict(job.cell), "identity": results.identity(manifest, job.cell), **origin, **outcome}
         result = msgspec.convert(content, JobResult)
-        write_result(folder, result)
+        results.write_result(folder, result)
         if result.error is None:
             done[job.cell] = result
         if on_result:
