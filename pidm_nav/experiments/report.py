@@ -165,7 +165,7 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
         yield replace(section, title=f"PIDM against BC on {words}", text=text)
         others, panels = {curve.agent for curve in own} - {"bc", "pidm"}, figures.compare_curves(own, own)
         if others == {"retrieval-bc"}:
-            text = "Does retrieval, which repeats the action of the nearest state, explain PIDM's gain? The paper's Appendix E."
+            text = "Does retrieval, which repeats the nearest state's action, explain PIDM's gain? The paper's Appendix E."
             sides = ("pidm", label), ("retrieval-bc", label)
             section = _compare(curves, CurveFigure(f"retrieval-{label}", caption, panels), sides)
             yield replace(section, title=f"Against retrieval BC on {words}", text=text)
