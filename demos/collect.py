@@ -22,15 +22,15 @@ def collect(
     progress: Progress | None = None,
     **env_kwargs: Any,
 ) -> DemoDataset:
-    """Return a dataset of a policy's episodes; episode i begins with `reset(seed=seed + i)`.
+    """Collect episodes of a policy; episode i begins with `reset(seed=seed + i)`.
 
     Args:
         policy: anything with `predict`; experts are given state vectors whatever is observed.
         task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
         episodes: the number of episodes.
         seed: the seed of the first episode.
-        made_by: who made them; by default the policy's own name for itself, or its class.
-        max_steps: a step limit other than the task's.
+        made_by: who made them; defaults to the policy's name for itself, or to the name of its class.
+        max_steps: the step limit; defaults to the task's.
         progress: called with the number of episodes that ended, whenever some did.
         env_kwargs: the environment's arguments, which are kept with the dataset.
     """
@@ -43,10 +43,6 @@ def collect(
         others = {key: value for key, value in env_kwargs.items() if key != "goal_order"}
         env_kwargs = {**others, "layout": layout.text, "room_size": list(layout.room_size)}
     settings = dict(getattr(policy, "settings", {}))
-    source = {
-        "made_by": made_by or settings.get("expert", type(policy).__name__),
-        "settings": settings,
-        "env_kwargs": env_kwargs,
-        "version": __version__,
-    }
+    made_by = made_by or settings.get("expert", type(policy).__name__)
+    source = {"made_by": made_by, "settings": settings, "env_kwargs": env_kwargs, "version": __version__}
     return DemoDataset(task.name, tuple(made), source)

@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.episode import Episode
-from pidm_nav.rollout import Rollout
+from pidm_nav.rollout import rollout
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import MARGIN, Layout
 from pidm_nav.world2d.physics import SPEED, Physics
-from pidm_nav.world2d.state import (
-    POSITION,
-    REACHED,
-    current_goals,
-    has_goal_flags,
-    join_state,
-    shift_goals,
-    split_state,
-    state_size,
-)
+from pidm_nav.world2d.state import POSITION, REACHED, current_goals, join_state, shift_goals, split_state, state_size
 
 SIGMAS = 6.0  # noise beyond this many standard deviations is called impossible
 ROUNDING = 0.002  # px: positions have three decimals and were stored as float32
 
 
-@dataclass(frozen=True)
-class Mismatch:
+class Mismatch(NamedTuple):
     """Something in an episode that the environment could not have done."""
 
     episode: int
@@ -40,11 +29,10 @@ class Mismatch:
     reason: str
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """What `check_demos` found."""
 
-    resimulated: int  # episodes stepped again from their seed and compared bit for bit
+    resimulated: int  # episodes that were stepped again from their seed and compared bit for bit
     tested: int  # episodes without a seed, whose every transition was tested against the physics
     mismatches: tuple[Mismatch, ...]
 
@@ -59,21 +47,19 @@ def demo_layout(dataset: DemoDataset) -> Layout:
 
 def demo_states(dataset: DemoDataset, index: int) -> NDArray[np.float32]:
     """Return the state vectors (T+1, D) of an episode, also where goals were observed relatively or not at all."""
-    episode, kwargs = demo_episode(dataset, index), dataset.env_kwargs
-    if "states" in episode.infos:
-        return episode.infos["states"]
-    observations = episode.observations
-    if observations.ndim != 2:
+    episode = demo_episode(dataset, index)
+    states = episode.infos.get("states", episode.observations)
+    if states.ndim != 2:
         raise ValueError("these demonstrations hold images only: positions are needed")
-    if not find_task(dataset.task).shows_goals:
-        return observations
+    if "states" in episode.infos or not find_task(dataset.task).shows_goals:
+        return states
     layout = demo_layout(dataset)
-    if observations.shape[1] >= state_size(layout.num_goals):
-        states = observations[:, : state_size(layout.num_goals)].copy()
-        return shift_goals(states, 1) if kwargs.get("relative_goals") else states
-    reached = episode.infos.get("goals_reached", np.zeros(len(episode) + 1, np.int64))
-    goals = np.broadcast_to(layout.goals, (len(episode) + 1, *layout.goals.shape))
-    return join_state(observations[:, POSITION], goals, reached.astype(np.int64))
+    if states.shape[1] >= state_size(layout.num_goals):
+        states = states[:, : state_size(layout.num_goals)]
+        return shift_goals(states, 1) if dataset.env_kwargs.get("relative_goals") else states
+    reached = episode.infos.get("goals_reached", np.zeros(len(states)))
+    goals = np.broadcast_to(layout.goals, (len(states), *layout.goals.shape))
+    return join_state(states[:, POSITION], goals, reached.astype(np.int64))
 
 
 def demo_episode(dataset: DemoDataset, index: int) -> Episode:
@@ -85,8 +71,8 @@ def demo_episode(dataset: DemoDataset, index: int) -> Episode:
 
 def demo_frames(dataset: DemoDataset, index: int, size: int) -> list[NDArray[np.uint8]]:
     """Return the pictures of an episode: those it consists of, or drawn over its map."""
-    task, episode = find_task(dataset.task), demo_episode(dataset, index)
-    states = demo_states(dataset, index) if task.shows_goals else episode.observations
+    task = find_task(dataset.task)
+    states = demo_states(dataset, index) if task.shows_goals else demo_episode(dataset, index).observations
     return task.draw(states, dataset.env_kwargs, size)
 
 
@@ -98,126 +84,99 @@ def check_demos(dataset: DemoDataset) -> Check:
     """
     task = find_task(dataset.task)
     known = "parts" not in dataset.source and "env_kwargs" in dataset.source
-    seeded = [i for i, episode in enumerate(dataset) if episode.seed is not None] if known else []
+    seeded = [index for index, episode in enumerate(dataset) if known and episode.seed is not None]
     others = sorted(set(range(len(dataset))) - set(seeded))
     if dataset.env_kwargs.get("realtime") or (others and not task.shows_goals):
         raise ValueError(f"episodes of {task.name} without a seed or in real time cannot be stepped again")
     mismatches = list(_resimulate(dataset, seeded)) if seeded else []
     for index in others:
-        mismatches += [Mismatch(index, step, reason) for step, reason in _impossible(dataset, index)]
+        mismatches += _test(dataset, index)
     return Check(len(seeded), len(others), tuple(mismatches))
 
 
-class _Replay:
+class _Replay(NamedTuple):
     """A policy that plays the actions of recorded episodes, one episode per row."""
 
-    def __init__(self, episodes: list[Episode]) -> None:
-        self.episodes, self.step = episodes, 0
+    episodes: list[Episode]
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
-    ) -> tuple[NDArray[np.float32], Any]:
+    ) -> tuple[NDArray[np.float32], int]:
         """Return the actions of this step, or the last ones where an episode is over."""
-        actions = [episode.actions[min(self.step, len(episode) - 1)] for episode in self.episodes]
-        self.step += 1
-        return np.array(actions), state
+        step = state or 0
+        rows = [*self.episodes, *self.episodes[-1:] * (len(observation) - len(self.episodes))]
+        return np.array([episode.actions[min(step, len(episode) - 1)] for episode in rows]), step + 1
 
 
 def _resimulate(dataset: DemoDataset, indices: list[int]) -> Iterator[Mismatch]:
     """Step the seeded episodes again; yield the first difference of each."""
-    task, rows = find_task(dataset.task), find_task(dataset.task).rows_for(len(indices))
-    longest = max(len(dataset[index]) for index in indices)
+    task = find_task(dataset.task)
+    rows, longest = task.rows_for(len(indices)), max(len(dataset[index]) for index in indices)
     with closing(task.make_vec(rows, longest + 1, **dataset.env_kwargs)) as env:
         for first in range(0, len(indices), rows):
             some = indices[first : first + rows]
             episodes = [dataset[index] for index in some]
-            replay = _Replay([*episodes, *episodes[-1:] * (rows - len(episodes))])
-            running = Rollout(replay, env, [int(episode.seed or 0) for episode in episodes])
-            for _ in range(max(map(len, episodes))):
-                running.step()
-            for index, episode, again in zip(some, episodes, running.episodes(), strict=True):
-                yield from _difference(index, episode, again)
+            played = rollout(_Replay(episodes), env, [int(episode.seed or 0) for episode in episodes])
+            for index, episode, again in zip(some, episodes, played, strict=True):
+                both = min(len(episode), len(again))
+                seen = episode.observations[: both + 1] == again.observations[: both + 1]
+                seen = seen.reshape(both + 1, -1).all(axis=1)
+                paid = np.append(True, episode.rewards[:both] == again.rewards[:both])
+                same = np.append(seen & paid, len(again) >= len(episode))
+                if not same.all():
+                    step = int(np.argmin(same))
+                    what = "end" if step > both else "reward" if seen[step] else "observation"
+                    yield Mismatch(index, min(step, both), f"seed {episode.seed} leads to another {what}")
 
 
-def _difference(index: int, episode: Episode, again: Episode) -> Iterator[Mismatch]:
-    """Yield the first step at which an episode stepped again differs."""
-    steps = min(len(episode), len(again))
-    seen = (episode.observations[: steps + 1] == again.observations[: steps + 1]).reshape(steps + 1, -1).all(axis=1)
-    paid = np.append(True, episode.rewards[:steps] == again.rewards[:steps])
-    step = int(np.argmin(np.append(seen & paid, len(again) >= len(episode))))
-    if step or not seen[0]:
-        what = "end" if step > steps else "reward" if seen[step] else "observation"
-        yield Mismatch(index, min(step, steps), f"seed {episode.seed} leads to another {what}")
-
-
-def _impossible(dataset: DemoDataset, index: int) -> Iterator[tuple[int, str]]:
-    """The first step of each kind that the rules do not allow."""
+def _test(dataset: DemoDataset, index: int) -> Iterator[Mismatch]:
+    """Test an episode by the rules of the 2D tasks; yield the first step of each kind that they do not allow."""
     episode, kwargs = dataset[index], dataset.env_kwargs
     layout, states = demo_layout(dataset), demo_states(dataset, index)
     physics = Physics(layout, **{key: kwargs[key] for key in ("noise_std", "clip_noise", "deadzone") if key in kwargs})
-    positions, _, _ = split_state(states)
-    room = np.array(layout.room_size) - 1
-    findings: list[tuple[NDArray[Any], str]] = [
-        (physics.collides(positions), "the agent's box overlaps a wall"),
-        (
-            np.any((positions < -MARGIN) | (positions > room + MARGIN), axis=1),
-            "the agent is outside the room",
-        ),
-        (
-            np.append(False, ~_reachable(physics, positions, episode)),
-            "no action with noise moves the agent there",
-        ),
-    ]
-    if not kwargs.get("random_start"):
-        away = (positions[:1, None] != layout.starts[None]).any(2).all(1)
-        findings.append((away, "the episode does not begin at the map's start"))
-    if has_goal_flags(episode.observations):
-        findings += _goal_findings(physics, states, episode)
-    for wrong, reason in findings:
-        if wrong.any():
-            yield int(np.argmax(wrong)), reason
-
-
-def _goal_findings(physics: Physics, states: NDArray[Any], episode: Episode) -> list[tuple[NDArray[Any], str]]:
-    """Test the goal rule at every step: only the current goal counts, and it is reached when the boxes overlap."""
     positions, goals, reached = split_state(states)
-    num_goals, flags = goals.shape[1], states[:, REACHED]
-    current = current_goals(goals[:-1], reached[:-1])
-    touched = physics.touches(positions[1:, 0], positions[1:, 1], current[:, 0], current[:, 1])
-    rises = np.diff(reached)
-    last = np.arange(1, len(episode) + 1) == len(episode)
-    finished = reached[1:] == num_goals
-    return [
-        (reached[:1] != 0, "a goal is reached before the first step"),
-        ((flags != (np.arange(num_goals) < reached[:, None])).any(1), "goals are not reached in order"),
-        (np.append(False, touched & (rises != 1)), "the current goal is touched and not counted"),
-        (np.append(False, ~touched & (rises != 0)), "a goal is counted that is not touched"),
-        (np.append(False, episode.rewards != rises), "the reward is not the number of goals reached"),
-        (
-            np.append(False, finished != (last & episode.terminated)),
-            "the episode does not end at its last goal",
-        ),
-    ]
+    outside = (positions < -MARGIN) | (positions > np.array(layout.room_size) - 1 + MARGIN)
+    wrong: dict[str, Any] = {
+        "the agent's box overlaps a wall": physics.collides(positions),
+        "the agent is outside the room": outside.any(axis=1),
+        "no action with noise moves the agent there": np.append(False, ~_reachable(physics, positions, episode)),
+    }
+    if not kwargs.get("random_start"):
+        wrong["the episode does not begin at the map's start"] = (positions[:1, None] != layout.starts).any(2).all(1)
+    if dataset.goal_flags:
+        in_order = states[:, REACHED] == (np.arange(layout.num_goals) < reached[:, None])
+        current, rises = current_goals(goals[:-1], reached[:-1]), np.diff(reached)
+        touched = physics.touches(positions[1:, 0], positions[1:, 1], current[:, 0], current[:, 1])
+        ends = (np.arange(1, len(states)) == len(episode)) & episode.terminated
+        wrong |= {
+            "a goal is reached before the first step": reached[:1] != 0,
+            "goals are not reached in order": ~in_order.all(axis=1),
+            "the current goal is touched and not counted": np.append(False, touched & (rises != 1)),
+            "a goal is counted that is not touched": np.append(False, ~touched & (rises != 0)),
+            "the reward is not the number of goals reached": np.append(False, episode.rewards != rises),
+            "the episode does not end at its last goal": np.append(False, (reached[1:] == layout.num_goals) != ends),
+        }
+    for reason, steps in wrong.items():
+        if steps.any():
+            yield Mismatch(index, int(np.argmax(steps)), reason)
 
 
 def _reachable(physics: Physics, positions: NDArray[np.float64], episode: Episode) -> NDArray[np.bool_]:
-    """(T,) whether some noise within SIGMAS leads from each position to the next."""
+    """Return (T,) whether some noise within SIGMAS leads from each position to the next."""
     before, moved = positions[:-1], np.diff(positions, axis=0)
+    room = np.array(physics.layout.room_size) - 1
     actions = np.clip(episode.actions.astype(np.float64), -1, 1)
     intended = actions * (np.abs(actions) >= physics.deadzone)  # (T, 2)
-    spread = SIGMAS * physics.noise_std
-    low, high = intended - spread, intended + spread
+    low, high = intended - SIGMAS * physics.noise_std, intended + SIGMAS * physics.noise_std
     if physics.clip_noise:
         low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
     within = (moved >= SPEED * low - ROUNDING) & (moved <= SPEED * high + ROUNDING)
-    free: NDArray[np.bool_] = np.all(within, axis=1)
+    possible: NDArray[np.bool_] = np.all(within, axis=1)
     # Where free movement does not explain it, a wall or the border must be within the noise's reach.
-    grid = np.linspace(0, 1, 9)
-    for step in np.flatnonzero(~free).tolist():
-        x, y = (before[step, i] + SPEED * (low[step, i] + grid * (high[step, i] - low[step, i])) for i in (0, 1))
-        targets = np.stack(np.meshgrid(x, y), axis=-1)
-        room = np.array(physics.layout.room_size) - 1
+    for step in np.flatnonzero(~possible).tolist():
+        reach = before[step] + SPEED * np.linspace(low[step], high[step], 9)  # (9, 2)
+        targets = np.stack(np.meshgrid(*reach.T), axis=-1)
         bounced = physics.collides(np.clip(targets, 0, room)).any() or ((targets < 0) | (targets > room)).any()
         longest = SPEED * np.maximum(np.abs(low[step]), np.abs(high[step])) + MARGIN
-        free[step] = bounced and (np.abs(moved[step]) <= longest).all()
-    return free
+        possible[step] = bounced and (np.abs(moved[step]) <= longest).all()
+    return possible

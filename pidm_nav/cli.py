@@ -1,15 +1,18 @@
-"""The `pidm-nav` command: a table of commands, whose options are the fields of a dataclass, and how errors are told."""
+"""The `pidm-nav` command: a table of commands, whose options are the fields of dataclasses, and how errors are told."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import io
 import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
+
+from pidm_nav.version import __version__
 
 GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
     "Start here": {
@@ -51,16 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = [word for word in words if word != "--debug"]
     try:
         _run(words)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ValueError, OSError, ImportError) as error:
         if debug:
             raise
-        print("stopped", file=sys.stderr)
-        sys.exit(130)
-    except (ValueError, OSError, ImportError) as error:
-        if debug:
-            raise
-        print(f"error: {_sentence(error)}", file=sys.stderr)
-        sys.exit(2)
+        stopped = isinstance(error, KeyboardInterrupt)
+        print("stopped" if stopped else f"error: {_sentence(error)}", file=sys.stderr)
+        sys.exit(130 if stopped else 2)
 
 
 def load_command(words: str) -> Any:
@@ -76,29 +75,25 @@ def describe(command: Any) -> tuple[str, str]:
 
 
 def _run(words: list[str]) -> None:
-    if words in (["--version"], ["-V"]):
-        from pidm_nav.version import __version__
-
-        print(f"pidm-nav {__version__}")
-        return
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
-    if not words or words[0] in ("-h", "--help"):
+    first, both = " ".join(words[:1]), " ".join(words[:2])
+    family = [name for name in COMMANDS if name.startswith(f"{first} ")]
+    if first in ("--version", "-V"):
+        print(f"pidm-nav {__version__}")
+    elif first in ("", "-h", "--help"):
         _overview(list(COMMANDS))
-        return
-    for length in (2, 1):
-        name = " ".join(words[:length])
-        if name in COMMANDS:
-            _call(name, words[length:])
-            return
-    family = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
-    if family and (len(words) == 1 or words[1] in ("-h", "--help")):
+    elif both in COMMANDS:
+        _call(both, words[2:])
+    elif first in COMMANDS:
+        _call(first, words[1:])
+    elif family and words[1:2] in ([], ["-h"], ["--help"]):
         _overview(family)
-        return
-    given = " ".join(words[: 2 if family else 1])
-    close = difflib.get_close_matches(given, COMMANDS, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else "'pidm-nav' alone lists them."
-    raise ValueError(f"there is no command '{given}': {hint}")
+    else:
+        given = both if family else first
+        close = difflib.get_close_matches(given, COMMANDS, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else "'pidm-nav' alone lists them."
+        raise ValueError(f"there is no command '{given}': {hint}")
 
 
 def _call(words: str, arguments: list[str]) -> None:
@@ -106,8 +101,7 @@ def _call(words: str, arguments: list[str]) -> None:
     import tyro
 
     command = load_command(words)
-    about, _, example = (command.__doc__ or "").partition("Example:")
-    description = f"{about.strip()}\n\nExample: {example.strip()}"
+    description = inspect.cleandoc(command.__doc__)
     if hasattr(command, "form"):  # its options depend on what is chosen with one of them
         command = command.form(arguments)
     told = io.StringIO()

@@ -27,6 +27,11 @@ def say(text: str, style: str | None = None) -> None:
     console().print(text, style=style, markup=False)
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or the plural: "1 episode", "2,000 steps"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 Rows = Sequence[Mapping[str, Any]]
 
 

@@ -13,7 +13,7 @@ from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.planner import FAR, compass, planner_for
 from pidm_nav.tasks import PAPER_TASKS, Task
 from pidm_nav.world2d.layout import Layout
-from pidm_nav.world2d.state import join_state
+from pidm_nav.world2d.state import REACHED, join_state
 
 PAPER_ASTAR = {"four-room": 122.96, "zigzag": 76.40, "maze": 195.54, "multiroom": 262.92}
 PAPER_HUMAN = {"four-room": 116.42, "zigzag": 80.18, "maze": 195.70, "multiroom": 259.22}
@@ -66,7 +66,7 @@ def test_plans_are_walkable_and_end_at_the_goal(task: Task) -> None:
     expert, free = AStarExpert(task), task.layout().free()
     for state in random_states(task.layout(), 30, seed=1):
         path = expert.plan(state)
-        goal = task.layout().goals[int(state[4::3].sum())]
+        goal = task.layout().goals[int(state[REACHED].sum())]
         pixels = np.rint(path).astype(int)
         assert np.allclose(path[0], state[:2], atol=1e-3)
         assert free[pixels[:, 0], pixels[:, 1]].all()
@@ -217,6 +217,7 @@ def test_shorter_steps_where_long_ones_miss_the_doorway() -> None:
 
 
 def test_compass_has_each_direction_once() -> None:
-    moves = compass(16)
-    assert len({tuple(move) for move in moves.tolist()}) == 8
-    assert (np.abs(moves).max(axis=1) == 16).all()
+    for directions in (8, 32):
+        moves = compass(16, directions)
+        assert len({tuple(move) for move in moves.tolist()}) == directions
+        assert (np.abs(moves).max(axis=1) == 16).all()

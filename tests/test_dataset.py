@@ -1,4 +1,5 @@
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,7 +183,7 @@ def test_concatenate_keeps_order_and_sources():
     assert both.source == {"made_by": "a + b", "parts": [{"made_by": "a"}, {"made_by": "b"}]}
     assert DemoDataset.concatenate([first, first]).source == {"made_by": "a"}
     assert DemoDataset.concatenate([both, second]).source == both.source
-    with pytest.raises(ValueError, match="no dataset"):
+    with pytest.raises(ValueError, match="cannot concatenate no dataset"):
         DemoDataset.concatenate([])
     with pytest.raises(ValueError, match="Elsewhere-v0 and of Other-v0"):
         DemoDataset.concatenate([first, numbered([1], task="Other-v0")])
@@ -190,7 +191,7 @@ def test_concatenate_keeps_order_and_sources():
 
 def test_episodes_of_different_shapes_are_refused():
     wide = Episode(np.zeros((2, 5)), np.zeros((1, 2)), np.zeros(1), True, False)
-    with pytest.raises(ValueError, match=r"episode 1 has observations of shape \(5,\), episode 0 of \(2,\)"):
+    with pytest.raises(ValueError, match=r"observations of episode 1 have shape \(5,\), those of episode 0 \(2,\)"):
         DemoDataset("Elsewhere-v0", (numbered([2])[0], wide))
 
 
@@ -199,6 +200,25 @@ def test_source_becomes_plain_json():
     assert data.source == {"speed": 0.5, "size": [1, 2], "names": ["a"]}
     with pytest.raises(ValueError, match="holds a object"):
         numbered([1], source={"thing": object()})
+    with pytest.raises(ValueError, match="string keys"):
+        numbered([1], source={"thing": {(1, 2): 3}})
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"deeper": deep}
+    with pytest.raises(ValueError, match="a few levels"):
+        numbered([1], source=deep)
+
+
+@pytest.mark.parametrize("source", [{"env_kwargs": [1]}, {"parts": 3}, {"parts": [{"env_kwargs": "none"}]}], ids=str)
+def test_sources_of_wrong_types_are_refused(source):
+    with pytest.raises(ValueError, match=r"Expected `(object|array)`, got"):
+        numbered([1], source=source)
+
+
+def test_repr_is_one_line_that_counts():
+    data = numbered([1])
+    assert repr(data) == "DemoDataset(Elsewhere-v0, 1 episode, 1 step, observations 2, actions 2, made by test)"
+    assert "2 episodes, 3 steps" in repr(numbered([1, 2]))
 
 
 def test_datasets_pickle_to_worker_processes():
@@ -214,7 +234,7 @@ def test_summary():
 
 
 @pytest.mark.parametrize("task", PAPER_TASKS)
-def test_tasks_are_recognised_by_their_goals(task):
+def test_tasks_are_recognized_by_their_goals(task):
     data = nav(task)
     assert data.task == task and infer_task(data[0].observations) == task
     assert data.goal_flags == tuple(range(4, state_size(PAPER_TASKS[task].num_goals), 3))

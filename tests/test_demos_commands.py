@@ -12,7 +12,7 @@ from pidm_nav import TASKS
 from pidm_nav import rollout as evaluate_module
 from pidm_nav.commands import demos as commands
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
-from pidm_nav.demos.collect import collect, rollout
+from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
 

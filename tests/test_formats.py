@@ -4,6 +4,7 @@ import pickle
 import shutil
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,6 +146,11 @@ def test_a_file_with_a_wrong_byte_is_refused_or_reads_the_same(tmp_path):
     assert failures > len(content) / 6
 
 
+def metadata(**changes: Any) -> np.ndarray:
+    """The metadata of `wander()`, but for some entries."""
+    return np.array(json.dumps({"task": "maze", "source": {}, "seeds": [7, 8, 9], "infos": [], **changes}))
+
+
 def arrays_of(path: Path) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
@@ -157,7 +163,14 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
         ({"version": np.array("one")}, ["version is one"]),
         ({"metadata": np.array("{")}, []),
         ({"metadata": np.array("[]")}, []),
-        ({"metadata": np.array("{}")}, ["incomplete"]),
+        ({"metadata": np.array("{}")}, ["incomplete", "task"]),
+        ({"metadata": np.array("[" * 100_000)}, ["damaged"]),
+        ({"metadata": metadata(task=3)}, ["Expected `str`, got `int`", "$.task"]),
+        ({"metadata": metadata(source=[])}, ["Expected `object`, got `array`", "$.source"]),
+        ({"metadata": metadata(source={"env_kwargs": 3})}, ["Expected `object`, got `int`", "$.env_kwargs"]),
+        ({"metadata": metadata(seeds=["one", None, 3])}, ["Expected `int | null`, got `str`", "$.seeds[0]"]),
+        ({"metadata": metadata(seeds=[1])}, []),
+        ({"metadata": metadata(infos=[7])}, ["Expected `str`, got `int`", "$.infos[0]"]),
         ({"lengths": np.array([[6]])}, ["lengths"]),
         ({"lengths": np.array([6, 6, -6])}, ["lengths"]),
         ({"lengths": np.array([6.0, 6, 6])}, ["lengths"]),
@@ -426,9 +439,9 @@ def test_custom_maps_and_other_environments_go_to_minari(store):
     ],
 )
 def test_bad_minari_ids_leave_nothing(name, store):
-    with pytest.raises(ValueError, match="is no Minari id"):
+    with pytest.raises(ValueError, match="is not a Minari id"):
         to_minari(wander(), name)
-    with pytest.raises(ValueError, match="is no Minari id"):
+    with pytest.raises(ValueError, match="is not a Minari id"):
         from_minari(name)
     assert not store.exists()
 
@@ -514,8 +527,9 @@ def test_damaged_and_missing_minari_datasets_are_refused(store):
     metadata.write_text(whole[: len(whole) // 2])
     refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
     stored = json.loads(whole)
-    metadata.write_text(json.dumps({**stored, "pidm_nav": "{"}))
-    refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
+    for ours in ("{", "[" * 100_000, "{}", '{"task": 3, "source": {}}', '{"task": "maze", "source": []}'):
+        metadata.write_text(json.dumps({**stored, "pidm_nav": ours}))
+        refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
     metadata.write_text(whole)
     main = store / "maze" / "wander-v0" / "data" / "main_data.hdf5"
     main.write_bytes(main.read_bytes()[:1000])

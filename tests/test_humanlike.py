@@ -128,7 +128,7 @@ def test_memory_follows_episode_starts() -> None:
     assert not np.allclose(again[0], first[0])
     fresh, _ = player.predict(observations)
     assert np.array_equal(fresh, first)
-    with pytest.raises(ValueError, match="3 players and there are 2"):
+    with pytest.raises(ValueError, match="the state is that of 3 rows, not of 2"):
         player.predict(observations[:2], memory)
 
 

@@ -1,4 +1,4 @@
-"""Who demonstrates: the A* expert, the human-like player, and the scripted walker in 3D."""
+"""The experts that make demonstrations: the A* planner, the human-like player, and the scripted walker in 3D."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from pidm_nav.rollout import Policy
 from pidm_nav.tasks import Task, find_task
+from pidm_nav.world2d.layout import Layout
 
 EXPERTS = {
     "astar": "pidm_nav.demos.experts.astar:AStarExpert",
@@ -15,23 +16,21 @@ EXPERTS = {
 }
 
 
-def make_expert(name: str | None, task: str | Task, **settings: Any) -> Policy:
-    """Make an expert by its name, by default the first that can play the task.
+def make_expert(name: str | None, task: str | Task | Layout, **settings: Any) -> Policy:
+    """Make an expert.
 
     Args:
-        name: `astar` or `human-like` in 2D, `scripted` in 3D.
-        task: the task to play, or an environment or a layout that the expert's class accepts.
+        name: `astar` or `human-like` in 2D, `scripted` in 3D; None for the first one that can play the task.
+        task: the task to play, or a map of one's own to plan on.
         settings: arguments of the expert's class.
     """
     if isinstance(task, str | Task):
         task = find_task(task)
-        name = name or next(iter(task.experts), None)
+        if not task.experts:
+            raise ValueError(f"no expert can play {task.name}: record a person, or collect with a policy of your own")
+        name = name or task.experts[0]
         if name not in task.experts:
-            known = f"choose one of {', '.join(task.experts)}" if task.experts else "record a person or give a policy"
-            raise ValueError(f"no expert called '{name}' can play {task.name}: {known}")
-    module, _, kind = EXPERTS[str(name)].partition(":")
-    try:
-        expert: Policy = getattr(import_module(module), kind)(task, **settings)
-    except TypeError as error:
-        raise ValueError(f"the expert '{name}' cannot be made with {settings}: {error}") from None
+            raise ValueError(f"no expert called '{name}' can play {task.name}: choose one of {', '.join(task.experts)}")
+    module, _, kind = EXPERTS[name or "astar"].partition(":")
+    expert: Policy = getattr(import_module(module), kind)(task, **settings)
     return expert

@@ -1,4 +1,4 @@
-"""The folders that the paper's authors released: two files an episode, among others that are not needed.
+"""The folders that the paper's authors released; two files per episode are needed of them.
 
 FOLDER/NAME_00_env_config.yaml         the map (`W` walls, `G` goals), the goals' order, the noise
 FOLDER/NAME_00_trajectory_data.npz     obs, state (T+1); action, reward (T); success
@@ -6,9 +6,10 @@ FOLDER/NAME_00_trajectory_data.npz     obs, state (T+1); action, reward (T); suc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import RECORDED_DYNAMICS, read_arrays, recorded_episode
@@ -20,29 +21,20 @@ from pidm_nav.world2d.state import goals_of
 CONFIG, TRAJECTORY = "_env_config.yaml", "_trajectory_data.npz"
 
 
-def load_release(folder: str | Path) -> DemoDataset:
-    """All episodes of a released folder, in the order of their names."""
-    folder = Path(folder)
+def load_release(folder: Path) -> DemoDataset:
+    """Load all episodes of a released folder, in the order of their names."""
     paths = sorted(folder.glob(f"*{TRAJECTORY}"))
     if not paths:
         inside = sorted({path.parent.name for path in folder.glob(f"*/*{TRAJECTORY}")})
         hint = f": give one of the folders inside, {', '.join(inside)}" if inside else ""
         raise ValueError(f"folder '{folder}' holds no *{TRAJECTORY} files{hint}")
-    layouts: dict[Layout, Path] = {}
-    env_kwargs: dict[str, Any] = {}
+    configs = [_read_config(path.with_name(path.name.removesuffix(TRAJECTORY) + CONFIG)) for path in paths]
+    layout, env_kwargs = configs[0]
     episodes = []
-    for path in paths:
-        config_path = path.with_name(path.name.removesuffix(TRAJECTORY) + CONFIG)
-        try:
-            layout, env_kwargs = _read_config(config_path)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"'{config_path}' does not describe an environment ({error})") from None
-        layouts.setdefault(layout, config_path)
-        episodes.append(_read_trajectory(path, layout, fixed_goals=not env_kwargs.get("random_goals")))
-    if len(layouts) > 1:
-        first, second, *_ = layouts.values()
-        raise ValueError(f"'{first}' and '{second.name}' have different maps: a dataset holds one task")
-    (layout,) = layouts
+    for path, (other, arguments) in zip(paths, configs, strict=True):
+        if other != layout:
+            raise ValueError(f"'{paths[0]}' and '{path.name}' have different maps: a dataset holds one task")
+        episodes.append(_read_trajectory(path, None if arguments.get("random_goals") else layout))
     task = next((task.name for task in PAPER_TASKS.values() if task.layout() == layout), "custom")
     if task == "custom":
         env_kwargs |= {"layout": layout.text, "room_size": list(layout.room_size)}
@@ -54,37 +46,28 @@ def load_release(folder: str | Path) -> DemoDataset:
 
 
 def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
-    """The map and our environment's arguments."""
-    import yaml
-
+    """Return the map and our environment's arguments."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no '{path}': each trajectory needs its environment's description")
     try:
-        config: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise ValueError("it is no readable YAML") from None
-    goal = config["goal"]
-    layout = Layout.parse(config["layout"], config["room_size"], goal["goal_ordering"])
-    action = config["action"]
-    noise_std = float(action["transition_gaussian_noise_std"][0]) if action["add_transition_noise"] else 0.0
-    env_kwargs: dict[str, Any] = {
-        "noise_std": noise_std,
-        "deadzone": float(action["control_deadzone"]),
-        **RECORDED_DYNAMICS,
-    }
-    if goal["randomisation"]["randomise_agent_spawn"]:
-        env_kwargs["random_start"] = True
-    if goal["randomisation"]["randomise_goal_positions"]:
-        env_kwargs["random_goals"] = True
-    return layout, env_kwargs
+        config = msgspec.yaml.decode(path.read_bytes())
+        action, goal = config["action"], config["goal"]
+        noise_std = action["transition_gaussian_noise_std"][0] if action["add_transition_noise"] else 0.0
+        env_kwargs = {"noise_std": float(noise_std), "deadzone": float(action["control_deadzone"]), **RECORDED_DYNAMICS}
+        for ours, theirs in (("random_start", "randomise_agent_spawn"), ("random_goals", "randomise_goal_positions")):
+            env_kwargs |= {ours: True} if goal["randomisation"][theirs] else {}
+        return Layout.parse(config["layout"], config["room_size"], goal["goal_ordering"]), env_kwargs
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(f"'{path}' does not describe an environment ({str(error).splitlines()[0]})") from None
 
 
-def _read_trajectory(path: Path, layout: Layout, fixed_goals: bool) -> Episode:
+def _read_trajectory(path: Path, layout: Layout | None) -> Episode:
+    """Read one episode, whose goals must be those of the map if one is given."""
     arrays = read_arrays(path)
     try:
         episode = recorded_episode(arrays["state"], arrays["action"], arrays["reward"])
         goals = goals_of(episode.observations)
-        if fixed_goals and not (goals.shape[1:] == layout.goals.shape and (goals == layout.goals).all()):
+        if layout and not (goals.shape[1:] == layout.goals.shape and (goals == layout.goals).all()):
             raise ValueError("its states do not show the goals of its map")
         return episode
     except (KeyError, ValueError) as error:

@@ -17,7 +17,7 @@ from pidm_nav.demos.recorder.devices import KEYBOARD, Reading
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
 from pidm_nav.video import Window
-from pidm_nav.world2d.drawing import COLOURS, TRACE, Colour, Frame, view_room
+from pidm_nav.world2d.drawing import COLORS, TRACE, Color, Frame, view_room
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
 
@@ -29,11 +29,11 @@ PANEL = 330
 EDGE = 24
 RECENT = 90
 """Steps of the trace that are drawn: older ones would cost more time than a frame has."""
-BACK: Colour = (24, 27, 34)
-RAISED: Colour = (42, 47, 58)
-DIM: Colour = (148, 155, 170)
-LIGHT: Colour = (238, 240, 244)
-GHOST: Colour = (234, 118, 0)
+BACK: Color = (24, 27, 34)
+RAISED: Color = (42, 47, 58)
+DIM: Color = (148, 155, 170)
+LIGHT: Color = (238, 240, 244)
+GHOST: Color = (234, 118, 0)
 
 ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
 KEY_LABELS = {**ARROWS, "return": "Enter", "escape": "Esc", "left shift": "Shift"}
@@ -45,7 +45,7 @@ class Style:
     """How a text is written."""
 
     size: int = 15
-    color: Colour = LIGHT
+    color: Color = LIGHT
     bold: bool = False
 
 
@@ -144,7 +144,7 @@ class Screen:
         rival, file, wanted = session.rival, session.file, session.rules.episodes
         number, of = min(session.kept + 1, wanted or sys.maxsize), f" of {wanted}" if wanted else ""
         top += 8 + self._write(f"{'Round' if file is None else 'Episode'} {number}{of}", top, HEADING)
-        players: list[tuple[str, Player, Colour]] = [("", session.person, COLOURS["reached"])]
+        players: list[tuple[str, Player, Color]] = [("", session.person, COLORS["reached"])]
         if rival is not None:
             players = [("You", session.person, TRACE), (rival.name, rival, GHOST)]
         for name, player, color in players:
@@ -160,12 +160,12 @@ class Screen:
         top = self._row("Steps", f"{session.person.steps} of {limit}", top, session.person.steps / limit, TRACE)
         if file is not None:
             in_file = f"{session.kept}, {len(file)} in the file" if file.num_before else str(session.kept)
-            top = self._row("Kept", in_file, top, session.kept / wanted if wanted else 0.0, COLOURS["reached"])
+            top = self._row("Kept", in_file, top, session.kept / wanted if wanted else 0.0, COLORS["reached"])
         elif rival is not None:
             top = self._row("You : rival", f"{rival.wins} : {rival.losses}", top)
         return top + 4
 
-    def _row(self, name: str, value: str, top: int, part: float | None = None, color: Colour = DIM) -> int:
+    def _row(self, name: str, value: str, top: int, part: float | None = None, color: Color = DIM) -> int:
         """Draw a name, its value at the right and a bar of which a part is colored; return where the row ends."""
         import pygame
 

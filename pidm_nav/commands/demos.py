@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions, File, Files
-from pidm_nav.console import print_table, progress_bar, say
+from pidm_nav.console import count, print_table, progress_bar, say
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.formats import check_output, load_demos, save_demos, to_minari
 from pidm_nav.demos.replay import check_demos, demo_frames
 from pidm_nav.files import writable_folder
+from pidm_nav.rollout import episode_seeds
 from pidm_nav.tasks import TASKS, find_task
 from pidm_nav.video import check_video_name, write_video
 
@@ -34,13 +35,14 @@ class Collect:
     task: str | None = None
     """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout)."""
     expert: Literal["astar", "human-like", "scripted"] | None = None
-    """Who plays: the A* planner (the default) or a script with a gamepad player's habits; in 3D the scripted walker."""
+    """Expert that plays: astar plans (the default in 2D), human-like has the habits of a person at a gamepad, and
+    scripted walks through 3D tasks."""
     episodes: int = 50
     """Number of episodes."""
     seed: int = 0
     """Seed of the first episode; episode i has seed + i."""
     speed: float | None = None
-    """Stick deflection of the A* planner along each axis; by default 0.8."""
+    """Stick deflection of the A* planner along each axis that moves, from 0.1 to 1; defaults to 0.8."""
     any_angle: bool = False
     """Let the A* planner move at any angle instead of in 8 directions."""
     env: EnvArguments = field(default_factory=EnvOptions)
@@ -50,16 +52,20 @@ class Collect:
     def run(self) -> None:
         """Collect the episodes, save them and print their summary."""
         check_output(str(self.out), self.force)
-        writable_folder(self.out.parent)
+        episode_seeds(self.episodes, self.seed)
         task, env_kwargs = self.env.resolve(self.task)
         name = self.expert or next(iter(task.experts), None)
-        settings: dict[str, object] = {} if self.speed is None else {"speed": self.speed}
-        settings |= {"directions": None} if self.any_angle else {}
-        settings |= {"seed": self.seed} if name != "astar" else {}
+        settings: dict[str, object] = {"seed": self.seed}
+        if name == "astar":
+            speed = 0.8 if self.speed is None else self.speed
+            settings = {"speed": speed, "directions": None if self.any_angle else 8}
+        elif self.speed is not None or self.any_angle:
+            raise ValueError("--speed and --any-angle are for the A* planner: leave them out, or give --expert astar")
         layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
         policy = make_expert(name, layout or task, **settings)
+        writable_folder(self.out.parent)
         with progress_bar(f"{name} on {task.name}", self.episodes) as progress:
-            dataset = collect(policy, task, self.episodes, self.seed, made_by=name, progress=progress, **env_kwargs)
+            dataset = collect(policy, task, self.episodes, self.seed, progress=progress, **env_kwargs)
         save_demos(dataset, self.out)
         print_summaries({str(self.out): dataset})
 
@@ -72,7 +78,6 @@ class Info:
     """
 
     files: Files
-    """The .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
 
     def run(self) -> None:
         """Print the table."""
@@ -101,7 +106,7 @@ class Convert:
             to_minari(dataset, self.target.removeprefix("minari:"), force=self.force)
         else:
             save_demos(dataset, self.target)
-        say(f"{len(dataset)} episodes of {dataset.task} written to {self.target}")
+        say(f"{count(len(dataset), 'episode')} of {dataset.task} written to {self.target}")
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,6 @@ class Replay:
     """
 
     file: File
-    """Demonstrations: a .npz file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
     gif: Annotated[Path | None, tyro.conf.arg(aliases=("--video", "--mp4"))] = None
     """File to draw to; a name that ends in .mp4 gives a video."""
     episode: int | None = None
@@ -126,18 +130,18 @@ class Replay:
 
     def run(self) -> None:
         """Draw, check, or both."""
-        if self.gif is None and not self.check:
-            raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
-        if self.gif is None and self.episode is not None:
-            raise ValueError("--episode says which episode --gif draws, while --check tests all: leave it out")
         if self.gif is not None:
             check_video_name(self.gif)
+        elif not self.check:
+            raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
+        elif self.episode is not None:
+            raise ValueError("--episode says which episode --gif draws, while --check tests all: leave it out")
         dataset = load_demos(self.file)
         if self.gif is not None:
             episode = self.episode or 0
             frames = demo_frames(dataset, episode, self.size)
             write_video(frames, self.gif, self.fps or find_task(dataset.task).fps)
-            say(f"{len(frames) - 1} steps of episode {episode} drawn to {self.gif}")
+            say(f"{count(len(frames) - 1, 'step')} of episode {episode} drawn to {self.gif}")
         if self.check:
             print_check(dataset, self.file)
 
@@ -150,7 +154,6 @@ class Plot:
     """
 
     files: Files
-    """The .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
     out: Path = Path("traces.png")
     """The picture to write: .png, .pdf or .svg."""
     episodes: int | None = None
@@ -181,13 +184,13 @@ def load_all(files: tuple[str, ...]) -> dict[str, DemoDataset]:
 
 def print_summaries(datasets: dict[str, DemoDataset]) -> None:
     """Print a line per dataset with the columns of the paper's tables."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for label, dataset in datasets.items():
         summary, task = dataset.summary(), TASKS.get(dataset.task)
         rows.append(
             {
                 "Demonstrations": label,
-                "Made by": str(dataset.source.get("made_by", "unknown")),
+                "Made by": dataset.source.get("made_by", "unknown"),
                 "Task": task.title if task else dataset.task,
                 "Goals": (task.num_goals if task else 0) or len(dataset.goal_flags),
                 "Max steps": task.max_steps if task and task.map else "–",
@@ -207,15 +210,15 @@ def print_check(dataset: DemoDataset, file: str) -> None:
     """Check demonstrations against the environment and print what does not fit."""
     found = check_demos(dataset)
     if found.resimulated:
-        say(f"{found.resimulated} episodes simulated again from their seeds")
+        say(f"{count(found.resimulated, 'episode')} simulated again from their seeds")
     if found.tested:
-        say(f"{found.tested} episodes tested step by step against the physics")
+        say(f"{count(found.tested, 'episode')} tested step by step against the physics")
     for mismatch in found.mismatches[:MOST_SHOWN]:
         say(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}")
     if found.mismatches:
         bad = len({mismatch.episode for mismatch in found.mismatches})
         raise ValueError(
-            f"{bad} of {len(dataset)} episodes in '{file}' are not what the environment does: record them again, or "
-            "give the arguments they were recorded with"
+            f"{bad} of {count(len(dataset), 'episode')} in '{file}' could not have happened in the environment: record "
+            "them again, or give the arguments they were recorded with"
         )
-    say("all of them are what the environment does")
+    say("every step is what the environment does")

@@ -6,25 +6,16 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from pidm_nav.console import say
 from pidm_nav.version import __version__
-
-
-@dataclass(frozen=True)
-class Check:
-    """What was looked for, whether it is there, and what its absence costs."""
-
-    name: str
-    found: bool
-    detail: str
-    cost: str = ""  # what does not work without it
-    remedy: str = ""  # the command that brings it
-
 
 OPTIONAL = {  # package: (what does not work without it, how to install it)
     "minari": ("no exchange of demonstrations with Minari; npz files work", "pip install 'pidm-nav[minari]'"),
@@ -34,9 +25,19 @@ OPTIONAL = {  # package: (what does not work without it, how to install it)
 }
 
 
+class Check(NamedTuple):
+    """What was looked for, whether it is there, and what its absence costs."""
+
+    name: str
+    found: bool
+    detail: str
+    cost: str  # what does not work without it
+    remedy: str  # how to get it
+
+
 @dataclass(frozen=True)
 class Doctor:
-    """Look at what works on this machine, and what each absence costs.
+    """Check what works on this machine, and what each missing part costs.
 
     Example: pidm-nav doctor
     """
@@ -56,94 +57,64 @@ class Doctor:
 
 def examine(folder: Path) -> list[Check]:
     """Return every check in reading order; `folder` is where commands would write."""
-    return [
-        Check("pidm-nav", True, f"{__version__}, in {Path(__file__).parents[1]}"),
-        Check(
-            "Python",
-            sys.version_info >= (3, 10),
-            f"{platform.python_version()} on {platform.system()} {platform.machine()}",
-            "pidm-nav needs Python 3.10 or newer",
-            "install a newer Python",
+    window = "no record, play and --render, which need a window; everything else works, videos and GIFs too"
+    looks: dict[str, tuple[Callable[[], str], str, str]] = {
+        "pidm-nav": (lambda: f"{__version__}, in {Path(__file__).parents[1]}", "", ""),
+        "Python": (lambda: f"{platform.python_version()} on {platform.system()} {platform.machine()}", "", ""),
+        "torch": (_torch, "no training and no agents; environments and demonstrations work", "pip install torch"),
+        "folder": (partial(_folder, folder), "nothing can be saved here", "cd to a folder of your own, or give --out"),
+        "display": (_display, window, "run these on a desktop (over ssh: ssh -X)"),
+        "gamepad": (_gamepad, "record and play take the keyboard, which steers less finely", "plug one in"),
+        "ffmpeg": (
+            lambda: import_module("imageio_ffmpeg").get_ffmpeg_version(),
+            "no mp4 videos; GIFs work",
+            "pip install imageio-ffmpeg",
         ),
-        _check_torch(),
-        _check_folder(folder),
-        _check_display(),
-        _check_gamepad(),
-        _check_ffmpeg(),
-        *(_check_package(name, *about) for name, about in OPTIONAL.items()),
-    ]
+        **{name: (partial(version, name), *about) for name, about in OPTIONAL.items()},
+    }
+    checks = []
+    for name, (look, cost, remedy) in looks.items():
+        try:
+            found, detail = True, look()
+        except (ImportError, OSError, RuntimeError) as error:  # pygame's errors are RuntimeErrors
+            found, detail = False, " ".join(str(error).split())
+        checks.append(Check(name, found, detail, cost, remedy))
+    return checks
 
 
-def _check_torch() -> Check:
-    """Look for torch, its threads and the cores."""
-    cost, remedy = "no training and no agents; environments and demonstrations work", "pip install torch"
-    try:
-        import torch
-    except ImportError as error:
-        return Check("torch", False, str(error), cost, remedy)
-    device = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU (none is needed)"
-    threads = f"{torch.get_num_threads()} threads on {os.cpu_count()} cores"
-    return Check("torch", True, f"{torch.__version__}, {threads}{device}", cost, remedy)
+def _torch() -> str:
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU (none is needed)"
+    return f"{torch.__version__}, {torch.get_num_threads()} threads on {os.cpu_count()} cores, {device}"
 
 
-def _check_folder(folder: Path) -> Check:
-    """Look whether files can be written to the current folder."""
-    cost, remedy = "nothing can be saved here", "cd to a folder of your own, or give --out"
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".pidm-nav-"):
-            return Check("folder", True, f"{folder} is writable")
-    except OSError as error:
-        return Check("folder", False, f"{folder}: {(error.strerror or str(error)).lower()}", cost, remedy)
+def _folder(folder: Path) -> str:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".pidm-nav-"):
+        return f"{folder} is writable"
 
 
-def _check_display() -> Check:
-    """Look whether a window could be opened, without opening one."""
+def _display() -> str:
+    """Say where a window would open, without opening one."""
     import pygame
 
-    cost = "no record, play and --render, which need a window; everything else works, videos and GIFs too"
-    remedy = "run these on a desktop (over ssh: ssh -X)"
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return Check("display", False, "none (neither DISPLAY nor WAYLAND_DISPLAY is set)", cost, remedy)
+        raise OSError("none (neither DISPLAY nor WAYLAND_DISPLAY is set)")
     try:
         pygame.display.init()
         driver = pygame.display.get_driver()
-        # SDL falls back to a driver that draws nowhere, and says nothing
-        if driver in ("dummy", "offscreen"):
-            return Check("display", False, f"none (SDL draws to '{driver}')", cost, remedy)
-        sizes = pygame.display.get_desktop_sizes()
-        return Check("display", True, f"{driver}, " + " and ".join(f"{w} x {h}" for w, h in sizes))
-    except pygame.error as error:
-        return Check("display", False, f"none ({error})", cost, remedy)
+        if driver in ("dummy", "offscreen"):  # SDL falls back to a driver that draws nowhere, and says nothing
+            raise OSError(f"none (SDL draws to '{driver}')")
+        return f"{driver}, " + " and ".join(f"{w} x {h}" for w, h in pygame.display.get_desktop_sizes())
     finally:
         pygame.display.quit()
 
 
-def _check_gamepad() -> Check:
-    """Look for gamepads that are plugged in."""
+def _gamepad() -> str:
     import pygame
 
-    cost, remedy = "record and play take the keyboard, which steers less finely", "plug one in"
-    try:
-        pygame.joystick.init()
-        names = [pygame.joystick.Joystick(index).get_name() for index in range(pygame.joystick.get_count())]
-    except pygame.error as error:
-        return Check("gamepad", False, f"none ({error})", cost, remedy)
-    return Check("gamepad", bool(names), ", ".join(names) or "none", cost, remedy)
-
-
-def _check_ffmpeg() -> Check:
-    """Look for the ffmpeg that writes mp4 files."""
-    cost, remedy = "no mp4 videos; GIFs work", "pip install imageio-ffmpeg"
-    try:
-        release = str(import_module("imageio_ffmpeg").get_ffmpeg_version())
-    except (ImportError, RuntimeError, OSError) as error:
-        return Check("ffmpeg", False, " ".join(str(error).split()), cost, remedy)
-    return Check("ffmpeg", True, f"{release}, for mp4 videos", cost, remedy)
-
-
-def _check_package(name: str, cost: str, remedy: str) -> Check:
-    """Look an optional package up without importing it."""
-    try:
-        return Check(name, True, version(name), cost, remedy)
-    except PackageNotFoundError:
-        return Check(name, False, "not installed", cost, remedy)
+    pygame.joystick.init()
+    names = [pygame.joystick.Joystick(index).get_name() for index in range(pygame.joystick.get_count())]
+    if not names:
+        raise OSError("none")
+    return ", ".join(names)

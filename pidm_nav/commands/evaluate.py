@@ -6,22 +6,24 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
-from pidm_nav.console import print_table, progress_bar, say
-from pidm_nav.rollout import evaluate, rollout
+from pidm_nav.console import count, print_table, progress_bar, say
+from pidm_nav.rollout import episode_seeds, evaluate, rollout
 from pidm_nav.tasks import find_task
 from pidm_nav.video import check_video_name
+
+DYNAMICS = ("noise_std", "clip_noise", "realtime")  # as the command line says, whatever they were in training
 
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Roll a trained agent out and count the goals it reaches in order.
+    """Roll a trained agent out and count the goals that it reaches in order.
 
     Example: pidm-nav evaluate runs/x --episodes 50 --video out.mp4
     """
@@ -47,26 +49,32 @@ class Evaluate:
     def run(self) -> None:
         """Evaluate the agent and print what it reached."""
         from pidm_nav.agents import load_agent
+        from pidm_nav.agents.policy import same_space
 
-        if self.video is None and self.video_episode is not None:
-            raise ValueError("--video-episode says which episode --video writes: add --video with a file's name")
+        episode_seeds(1 if self.episodes is None else self.episodes, self.seed)
         if self.video is not None:
             check_video_name(self.video)
+        elif self.video_episode is not None:
+            raise ValueError("--video-episode says which episode --video writes: add --video with a file's name")
         agent = load_agent(self.folder)
         trained_on = find_task(str(agent.description.get("task", "unknown")))
-        kept: dict[str, Any] = agent.description.get("env_kwargs", {})
-        given: dict[str, Any] = {}
-        task = trained_on
-        if self.task is not None or self.env.layout is not None or trained_on.name != "custom":
-            task, given = self.env.resolve(self.task or trained_on.name)
-        arguments = {**kept, **given}
+        known = agent.description.get("env_kwargs", {})
+        known = {name: value for name, value in known.items() if trained_on.world is None or name not in DYNAMICS}
+        task, arguments = self.env.resolve(self.task or trained_on.name, known)
         with closing(task.make(**arguments)) as env:
-            agent.check_spaces(env.observation_space, env.action_space, task.name)
-        count = self.episodes if self.episodes is not None else 50 if task.rows > 1 else 10
-        film = None if self.video is None else self.video_episode or 0
+            own, given = agent.observation_space, env.observation_space
+            fits = same_space(own, given) and same_space(agent.action_space, env.action_space)
+        if not fits:
+            difference = f"shape {given.shape} instead of {own.shape}" if own.shape != given.shape else "other bounds"
+            unseen = f"it cannot see the observations of {task.name}, which have {difference}"
+            raise ValueError(f"the agent was trained on {trained_on.name}: {unseen}")
+        episodes = self.episodes if self.episodes is not None else 50 if task.rows > 1 else 10
+        film = None if self.video is None else (self.video_episode or 0)
+        if film is not None and not 0 <= film < episodes:
+            raise ValueError(f"--video-episode is {film}: there are episodes 0 to {episodes - 1}")
         began = time.perf_counter()
-        with progress_bar(f"{agent.name} on {task.name}", count) as progress:
-            result = evaluate(agent, task, count, self.seed, film=film, progress=progress, **arguments)
+        with progress_bar(f"{agent.name} on {task.name}", episodes) as progress:
+            result = evaluate(agent, task, episodes, self.seed, film=film, progress=progress, **arguments)
         seconds = time.perf_counter() - began
         if self.per_episode:
             print_table(result.table())
@@ -74,10 +82,9 @@ class Evaluate:
         reached = f"{result.measure} {result.scores.mean():.3f} ({low:.3f} to {high:.3f})"
         if result.measure == "goal ratio":
             reached = f"{result.mean_goal_ratio:.1%} of the goals reached ({low:.1%} to {high:.1%})"
-        say(
-            f"{agent.name} on {task.name}: {reached}, {result.success_rate:.0%} of {count} episodes complete, "
-            f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s"
-        )
+        complete = f"{result.success_rate:.0%} of {count(episodes, 'episode')} complete"
+        steps = f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s"
+        say(f"{agent.name} on {task.name}: {reached}, {complete}, {steps}")
         if self.video is not None and film is not None:
             result.video(self.video, film)
             say(f"episode {film} is in {self.video}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,8 +12,13 @@ import tyro
 from pidm_nav.tasks import TASKS, Task, find_task
 from pidm_nav.world2d.layout import Layout
 
-Files = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE...")]
-File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+ANY_FORMAT = "a .npz file, a folder of the paper's release, minari:ID, TASK/astar or TASK/human-like"
+File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE", help=f"Demonstrations: {ANY_FORMAT}.")]
+Files = Annotated[
+    tuple[str, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}."),
+]
 
 
 @dataclass(frozen=True)
@@ -38,20 +44,24 @@ class EnvOptions:
     room_size: tuple[int, int] = (800, 800)
     """Width and height of your own map's room in pixels."""
 
-    def resolve(self, task: str | None) -> tuple[Task, dict[str, Any]]:
-        """Return the task, which is custom where a layout is given, and the arguments that are not the defaults."""
+    def resolve(self, task: str | None, known: Mapping[str, Any] | None = None) -> tuple[Task, dict[str, Any]]:
+        """Return the task, and the known arguments of its environment changed by the options that were given."""
         if task is None and self.layout is None:
             raise ValueError(f"no task given: add --task with one of {', '.join(TASKS)}, or any Gymnasium id")
         found = find_task(task or "custom")
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        given = {each.name: given[each.name] for each in fields(self) if given[each.name] != each.default}
+        given = {name: value for name, value in vars(self).items() if value != getattr(EnvOptions, name)}
+        arguments = {**(known or {}), **given}
         if self.layout is not None:
             if found.name != "custom":
                 raise ValueError(f"{found.name} has its own map: leave --layout out, or give --task custom")
-            given |= {"layout": Layout.load(self.layout, self.room_size).text, "room_size": list(self.room_size)}
-        elif found.name == "custom":
+            arguments |= {"layout": Layout.load(self.layout, self.room_size).text, "room_size": list(self.room_size)}
+        elif "room_size" in given:
+            raise ValueError("--room-size is the size of a map of your own: add --layout with its file")
+        elif found.name == "custom" and "layout" not in arguments:
             raise ValueError("--task custom needs --layout: the file of your map")
-        return found, given
+        if self.image_size is not None and {**found.defaults, **arguments}.get("obs_type") == "state":
+            raise ValueError(f"--image-size is for images, and {found.name} gives states: add --obs-type pixels")
+        return found, arguments
 
 
 EnvArguments = tyro.conf.OmitArgPrefixes[EnvOptions]
