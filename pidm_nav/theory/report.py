@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pidm_nav.files import write_rows
-from pidm_nav.plots import panels, save_figure, tidy
+from pidm_nav.plots import panels, save_figure, set_ticks, tidy
 from pidm_nav.theory.gaussian import LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
 from pidm_nav.theory.terms import Floats, Measured, measured_efficiency, sample_efficiency
@@ -158,9 +158,7 @@ def plot(rows: list[Row]) -> Figure:
     _square(right, 0.9, 1.2 * max(row[key] for row in ratios for key in ("predicted", "measured")))
     right.set_title("Samples BC needs for each of PIDM's (Theorem 2)", fontsize=11)
     for axis in (right.xaxis, right.yaxis):
-        axis.set_ticks([], minor=True)
-        axis.set_ticks([tick for tick in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if tick < right.get_xlim()[1]])
-        axis.set_major_formatter("{x:g}")
+        set_ticks(axis, [tick for tick in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if tick < right.get_xlim()[1]])
     return figure
 
 

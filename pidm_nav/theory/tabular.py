@@ -178,8 +178,7 @@ class TabularProblem:
             return rng.multinomial(samples, problem.joint.ravel(), datasets).reshape(datasets, *self.actions.shape)
 
         def shrunken_mean(counts: NDArray[np.int64]) -> Floats:
-            total = counts.sum(axis=-1)
-            return np.divide(counts @ self.values, total + ridge, out=np.zeros(total.shape), where=total > 0)
+            return np.asarray(counts @ self.values / np.maximum(counts.sum(axis=-1) + ridge, 1))
 
         bc = shrunken_mean(draw(samples[0], self).sum(axis=2))  # (datasets, S)
         idm = shrunken_mean(draw(samples[1], self))  # (datasets, S, F)
@@ -226,7 +225,7 @@ def _cell_moments(cell: Floats, mean: Floats, var: Floats, samples: int, ridge: 
     """Return the exact mean and variance over datasets of a shrunken cell mean, for cells of probability `cell`."""
     count = np.arange(samples + 1)
     pmf = binom.pmf(count, samples, cell[..., None])  # Assumption 2 (i.i.d.): the count in a cell is binomial
-    share = np.divide(count, count + ridge, out=np.zeros(samples + 1), where=count > 0)
-    spread = np.divide(count, (count + ridge) ** 2, out=np.zeros(samples + 1), where=count > 0)
+    size = np.maximum(count + ridge, 1)  # without samples, the mean is 0 / 1
+    share, spread = count / size, count / size**2
     first = pmf @ share
     return mean * first, var * (pmf @ spread) + mean**2 * (pmf @ share**2 - first**2)
