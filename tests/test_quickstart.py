@@ -66,7 +66,7 @@ def test_leaves_everything_and_nothing_else(done):
 def test_summary_says_scores_seeds_and_what_is_next(done):
     _, shown = done
     words = " ".join(shown.split())
-    assert "Goal ratio, human-like demonstrations" in words
+    assert "Goal ratio by number of human-like demonstrations" in words
     assert "Four room, PIDM" in words
     assert "Seeds: 0, 1: each draws" in words
     assert "2 gradient steps are too few to tell" in words

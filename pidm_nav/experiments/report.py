@@ -151,7 +151,7 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
     seeds = max(curve.scores.shape[1] for curve in curves)
     best = "Best checkpoint. " if any(curve.scores.shape[2] > 1 for curve in curves) else ""
     caption = (
-        f"{best}Lines and shading are the mean and standard deviation over {seeds} seeds; "
+        f"{best}Lines and shading are the mean goal ratio and its standard deviation over {seeds} seeds; "
         "dotted lines show where a curve reaches 90% of the task's maximum."
     )
     by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
@@ -165,7 +165,7 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
         yield replace(section, title=f"PIDM against BC on {words}", text=text)
         others, panels = {curve.agent for curve in own} - {"bc", "pidm"}, figures.compare_curves(own, own)
         if others == {"retrieval-bc"}:
-            text = "Does retrieval, which repeats the nearest state's action, explain PIDM's gain? The paper's Appendix E."
+            text = "Does copying the action of the nearest state explain PIDM's gain? The paper's Appendix E."
             sides = ("pidm", label), ("retrieval-bc", label)
             section = _compare(curves, CurveFigure(f"retrieval-{label}", caption, panels), sides)
             yield replace(section, title=f"Against retrieval BC on {words}", text=text)

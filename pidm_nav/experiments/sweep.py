@@ -91,9 +91,8 @@ class Sweep:
     keep_agents: Path | None = None
     # The settings below are for Python programs; the command line does not offer them.
     variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
-    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(
-        default_factory=dict
-    )  # of the evaluations
+    # Arguments of the environment in evaluations; by default those of the demonstrations, without their dynamics.
+    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
     # Returns numbers to keep of an evaluation besides its scores.
     measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
 
