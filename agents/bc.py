@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pidm_nav.agents.config import PAPER, AgentConfig, Preset, TrainConfig
-from pidm_nav.agents.networks import Head
-from pidm_nav.agents.policy import Array, Loss, NavPolicy
+from pidm_nav.agents.networks import Array, Head
+from pidm_nav.agents.policy import Loss, NavPolicy
 
 if TYPE_CHECKING:
     from pidm_nav.agents.loop import Samples
@@ -59,7 +59,7 @@ class BC(NavPolicy):
     @torch.no_grad()
     def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Return the network's actions; BC needs no memory."""
-        return self.to_actions(self(self.scale(self.tensor(states)))), memory
+        return self.to_actions(self(self.scale(self.observations.tensor(states)))), memory
 
     def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
         """Return the mean distance to the demonstrated actions."""

@@ -76,14 +76,14 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: Trai
     counts = np.array([len(episode.observations) for episode in episodes])
     last = np.repeat(np.cumsum(counts) - 1, counts)
     has_action = np.arange(len(last)) != last
-    states = agent.observations.table(episodes, config.shift)
+    states, tensor = agent.observations.table(episodes, config.shift), agent.observations.tensor
     whole = config.window > 1 and config.batch_size >= len(states) and not states.costly
     return Samples(
         states=states,
-        actions=agent.action_scale(agent.tensor(actions)) * agent.tensor(has_action[:, None].astype(np.float32)),
-        has_action=agent.tensor(has_action),
-        last=agent.tensor(last),
-        rows=agent.tensor(np.flatnonzero(has_action)),
+        actions=agent.action_scale(tensor(actions)) * tensor(has_action[:, None].astype(np.float32)),
+        has_action=tensor(has_action),
+        last=tensor(last),
+        rows=tensor(np.flatnonzero(has_action)),
         window=len(states) - 1 if whole else config.window,
         futures=agent.predicted_futures(datasets),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+Array = NDArray[np.float32]
 HUGE_BOUND = 1e6  # a bound beyond this says nothing about where observations are
 
 
@@ -19,6 +21,25 @@ def hidden_layers(input_size: int, sizes: Sequence[int]) -> list[nn.Module]:
     for before, size in zip((input_size, *sizes), sizes, strict=False):
         layers += [nn.Linear(before, size), nn.ReLU()]
     return layers
+
+
+class Remembering:
+    """Something with arrays that are saved besides its weights: the attributes named in `remembered`."""
+
+    remembered: ClassVar[tuple[str, ...]] = ()
+
+    def memory(self) -> dict[str, Tensor]:
+        """Return the tensors to save."""
+        return {name: torch.tensor(getattr(self, name)) for name in self.remembered if hasattr(self, name)}
+
+    def restore(self, memory: dict[str, Tensor]) -> None:
+        """Take over the tensors that `memory` returned."""
+        self.remember(**{name: memory[name].numpy() for name in self.remembered if memory})
+
+    def remember(self, **arrays: NDArray[Any]) -> None:
+        """Keep arrays to be saved; a subclass may build from them what it needs."""
+        for name, array in arrays.items():
+            setattr(self, name, array)
 
 
 class Encoder(nn.Module):

@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, encode, load_cnn, make_frame_encoder, output_size, shifted
-from pidm_nav.agents.networks import Scale
+from pidm_nav.agents.networks import Array, Scale
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.episode import Episode
 
-Array = NDArray[np.float32]
 Act = Callable[[Array, Any, NDArray[np.bool_]], tuple[Array, Any]]
 EMBEDDED = "embedded"  # the task of demonstrations whose images have become states
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentConfig, Preset, TrainConfig
-from pidm_nav.agents.networks import Head
-from pidm_nav.agents.policy import Array, Loss, NavPolicy
+from pidm_nav.agents.networks import Array, Head
+from pidm_nav.agents.policy import Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
 from pidm_nav.agents.retrieval import Distance
 from pidm_nav.demos.dataset import DemoDataset
@@ -86,7 +86,7 @@ class PIDM(NavPolicy):
                 f"futures cannot be predicted while frames '{self.config.frames}' is trained: take a frozen encoder, "
                 "such as frames='random', or train on the data's futures"
             )
-        self.remembered: DemoDataset | None = None  # the states that the predictor is fitted to
+        self.fitted_to: DemoDataset | None = None  # the states that the predictor is fitted to
         self.predictor = PREDICTORS[self.config.predictor](self.scale, self.config.distance, self.seed)
 
     def head_input(self, now: Tensor, future: Tensor, which: Tensor | int) -> Tensor:
@@ -112,7 +112,9 @@ class PIDM(NavPolicy):
         if horizon not in self.config.horizons:
             raise ValueError(f"horizon {horizon} was not trained: choose one of {self.config.horizons}")
         which = self.config.horizons.index(horizon)
-        now, then = (self.scale(self.tensor(np.asarray(each, dtype=np.float32))) for each in (states, futures))
+        now, then = (
+            self.scale(self.observations.tensor(np.asarray(each, dtype=np.float32))) for each in (states, futures)
+        )
         return self.to_actions(self(now, then, which))
 
     def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
@@ -139,11 +141,11 @@ class PIDM(NavPolicy):
                 self._fit_predictor(self.demonstrations)
 
     def _fit_predictor(self, dataset: DemoDataset) -> None:
-        self.remembered = self.observations.embedded(dataset)
+        self.fitted_to = self.observations.embedded(dataset)
         if self.config.end_to_end and isinstance(self.predictor, LearnedPredictor):
-            self.predictor.set_units(self.remembered, self.horizon)  # its weights are trained with the rest
+            self.predictor.set_units(self.fitted_to, self.horizon)  # its weights are trained with the rest
         else:
-            self.predictor.fit(self.remembered, self.horizon)
+            self.predictor.fit(self.fitted_to, self.horizon)
 
     def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
         """Return what the predictor says about episodes that it has not seen, for `train_on_predicted`."""
@@ -151,7 +153,7 @@ class PIDM(NavPolicy):
             return None
         states = [self.observations.embedded(dataset) for dataset in datasets]
         futures = [part for dataset in states for part in self.predictor.training_futures(dataset)]
-        scaled: Tensor = self.scale(self.tensor(np.concatenate(futures)))
+        scaled: Tensor = self.scale(self.observations.tensor(np.concatenate(futures)))
         return scaled
 
     def window(self, samples: Samples) -> int:
@@ -211,18 +213,18 @@ class PIDM(NavPolicy):
 
     def memory(self) -> dict[str, Tensor]:
         """Return what the predictor remembers, or more compact tensors that it can be fitted to again."""
-        if self.remembered is None or isinstance(self.predictor, LearnedPredictor):
+        if self.fitted_to is None or isinstance(self.predictor, LearnedPredictor):
             return self.predictor.memory()
-        return self.observations.pack(self.remembered) or self.predictor.memory()
+        return self.observations.pack(self.fitted_to) or self.predictor.memory()
 
     def restore(self, memory: dict[str, Tensor]) -> None:
         """Take over the tensors that `memory` returned."""
         self.predictor.horizon = self.horizon
-        self.remembered = self.observations.unpack(memory)
-        if self.remembered is None:
+        self.fitted_to = self.observations.unpack(memory)
+        if self.fitted_to is None:
             self.predictor.restore(memory)
         else:
-            self.predictor.fit(self.remembered, self.horizon)
+            self.predictor.fit(self.fitted_to, self.horizon)
 
     def facts(self) -> list[str]:
         """Return what `repr` shows."""

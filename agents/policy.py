@@ -17,14 +17,13 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.encoders import output_size
-from pidm_nav.agents.networks import Encoder, Scale
+from pidm_nav.agents.networks import Array, Encoder, Remembering, Scale
 from pidm_nav.agents.observations import make_observations
 from pidm_nav.demos.dataset import DemoDataset
 
 if TYPE_CHECKING:
     from pidm_nav.agents.loop import Samples
 
-Array = NDArray[np.float32]
 Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element
 
 
@@ -48,7 +47,7 @@ def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
     )
 
 
-class NavPolicy(nn.Module, ABC):
+class NavPolicy(Remembering, nn.Module, ABC):
     """An agent: raw observations in, actions inside the action space out, NumPy arrays on both sides.
 
     Args:
@@ -154,13 +153,6 @@ class NavPolicy(nn.Module, ABC):
         """Return the training loss, a scalar, on the chosen candidates; `rng` draws random changes of the inputs."""
         raise NotImplementedError(f"{type(self).__name__} is not trained by gradients")
 
-    def memory(self) -> dict[str, Tensor]:
-        """Return the tensors that `save` must keep besides the weights."""
-        return {}
-
-    def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take over the tensors that `memory` returned."""
-
     @torch.no_grad()
     def predict(
         self,
@@ -215,10 +207,6 @@ class NavPolicy(nn.Module, ABC):
                 raise ValueError(
                     f"the agent was trained for {kind} space {space}, {place} has {given}: give another one"
                 )
-
-    def tensor(self, values: NDArray[Any]) -> Tensor:
-        """Copy an array to the agent's device."""
-        return self.observations.tensor(values)
 
     def to_actions(self, outputs: Tensor) -> Array:
         """Turn network outputs in [-1, 1] into actions of the space."""

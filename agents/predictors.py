@@ -7,7 +7,7 @@ A predictor that counts steps keeps them in the `state` that `advance` returns.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,13 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.networks import Scale, hidden_layers
-from pidm_nav.agents.policy import Array
+from pidm_nav.agents.networks import Array, Remembering, Scale, hidden_layers
 from pidm_nav.agents.retrieval import Distance, StateIndex
 from pidm_nav.demos.dataset import DemoDataset
 
 
-class StatePredictor(nn.Module, ABC):
+class StatePredictor(Remembering, nn.Module, ABC):
     """Maps raw states (N, D) to the raw states (N, D) expected `horizon` steps later.
 
     Args:
@@ -61,30 +60,30 @@ class StatePredictor(nn.Module, ABC):
         """Return what it would predict for each state of each episode if that episode were new to it."""
         return [self.predict(episode.observations) for episode in dataset]
 
-    def memory(self) -> dict[str, Tensor]:
-        """Return the tensors to save besides the weights."""
-        return {}
-
-    def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take over the tensors that `memory` returned."""
-
 
 class NearestNeighbor(StatePredictor):
     """The paper's predictor: what followed the nearest training state with as many goals reached."""
 
     name: ClassVar[str] = "nearest"
+    remembered: ClassVar[tuple[str, ...]] = ("states", "futures", "flags")
+    states: Array
+    futures: Array
+    flags: NDArray[np.int64]
 
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> NearestNeighbor:
         """Remember every state and the one that followed."""
         self.horizon = horizon
         transitions = dataset.transitions(horizon)
-        self._remember(transitions.state, transitions.future, dataset.goal_flags)
+        self.remember(
+            states=transitions.state, futures=transitions.future, flags=np.array(dataset.goal_flags, dtype=np.int64)
+        )
         return self
 
-    def _remember(self, states: Array, futures: Array, flags: Sequence[int]) -> None:
-        self.states, self.futures = states, futures
-        width = None if flags or self.scale is None else self.scale.width.cpu().numpy()
-        self.index = StateIndex(states, flags, width, self.distance)
+    def remember(self, **arrays: NDArray[Any]) -> None:
+        """Keep states and futures, and build the trees that find the nearest states."""
+        super().remember(**arrays)
+        width = None if len(self.flags) or self.scale is None else self.scale.width.cpu().numpy()
+        self.index = StateIndex(self.states, self.flags, width, self.distance)
 
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return what followed the nearest states."""
@@ -101,18 +100,6 @@ class NearestNeighbor(StatePredictor):
             futures.append(predictor.predict(episode.observations))
         return futures
 
-    def memory(self) -> dict[str, Tensor]:
-        """Return the remembered states and futures."""
-        return {
-            "states": torch.tensor(self.states),
-            "futures": torch.tensor(self.futures),
-            "flags": torch.tensor(self.index.flags, dtype=torch.int64),
-        }
-
-    def restore(self, memory: dict[str, Tensor]) -> None:
-        """Rebuild the trees."""
-        self._remember(memory["states"].numpy(), memory["futures"].numpy(), memory["flags"].tolist())
-
 
 class TimeIndexed(StatePredictor):
     """The paper's predictor for its 3D world: step t + horizon of one demonstration, drawn at each reset.
@@ -122,16 +109,20 @@ class TimeIndexed(StatePredictor):
     """
 
     name: ClassVar[str] = "time"
+    remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths")
+    observations: Array
+    lengths: NDArray[np.int64]  # states per episode
 
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> TimeIndexed:
         """Remember the episodes."""
         self.horizon = horizon
-        self.observations = np.concatenate([episode.observations for episode in dataset])
-        self._index([len(episode) + 1 for episode in dataset])
+        lengths = np.array([len(episode) + 1 for episode in dataset], dtype=np.int64)
+        self.remember(observations=np.concatenate([each.observations for each in dataset]), lengths=lengths)
         return self
 
-    def _index(self, lengths: Sequence[int]) -> None:
-        self.lengths = np.asarray(lengths, dtype=np.int64)  # states per episode
+    def remember(self, **arrays: NDArray[Any]) -> None:
+        """Keep the episodes, and begin to draw among them."""
+        super().remember(**arrays)
         self.first = np.cumsum(self.lengths) - self.lengths
         self.rng = np.random.default_rng(self.seed)
 
@@ -165,15 +156,6 @@ class TimeIndexed(StatePredictor):
             futures.append(self.predict(episode.observations, np.stack([steps, other], axis=1)))
         return futures
 
-    def memory(self) -> dict[str, Tensor]:
-        """Return the remembered episodes."""
-        return {"observations": torch.tensor(self.observations), "lengths": torch.tensor(self.lengths)}
-
-    def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take over the episodes."""
-        self.observations = memory["observations"].numpy()
-        self._index(memory["lengths"].tolist())
-
 
 class LearnedPredictor(StatePredictor):
     """An MLP for the change of the scaled state over `horizon` steps, trained on the squared error.
@@ -182,6 +164,7 @@ class LearnedPredictor(StatePredictor):
     """
 
     name: ClassVar[str] = "learned"
+    remembered: ClassVar[tuple[str, ...]] = ("flags",)
     change: Tensor
 
     sizes = (256, 256)  # hidden layers
@@ -193,7 +176,7 @@ class LearnedPredictor(StatePredictor):
         self.steps = steps
         size = scale.center.numel()
         self.network = nn.Sequential(*hidden_layers(size, self.sizes), nn.Linear(self.sizes[-1], size))
-        self.flags: list[int] = []
+        self.flags = np.array([], dtype=np.int64)  # columns that say whether a goal is reached
         self.register_buffer("change", torch.ones(size))  # the usual change of each feature, the unit of the output
 
     def forward(self, states: Tensor) -> Tensor:
@@ -209,7 +192,7 @@ class LearnedPredictor(StatePredictor):
     def set_units(self, dataset: DemoDataset, horizon: int) -> tuple[Tensor, Tensor]:
         """Take the units of features and the flags from the data, and return its scaled states and futures."""
         assert self.scale is not None
-        self.horizon, self.flags = horizon, list(dataset.goal_flags)
+        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
         transitions = dataset.transitions(horizon)
         device = self.change.device
         states = self.scale(torch.tensor(transitions.state, device=device))
@@ -241,14 +224,6 @@ class LearnedPredictor(StatePredictor):
         futures: Array = self.scale.inverse(self(self.scale(rows))).cpu().numpy()
         futures[:, self.flags] = futures[:, self.flags].round().clip(0, 1)
         return futures
-
-    def memory(self) -> dict[str, Tensor]:
-        """Return which features are flags."""
-        return {"flags": torch.tensor(self.flags, dtype=torch.int64)}
-
-    def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take over the flags."""
-        self.flags = memory["flags"].tolist()
 
 
 class Oracle(StatePredictor):

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
-from torch import Tensor, nn
+from torch import nn
 
 from pidm_nav.agents.config import Preset
-from pidm_nav.agents.policy import Array, NavPolicy
+from pidm_nav.agents.networks import Array
+from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.demos.dataset import DemoDataset
 
 Distance = Literal["l2", "l1"]
@@ -37,16 +37,16 @@ class StateIndex:
     def __init__(
         self,
         states: Array,
-        flags: Sequence[int] = (),
+        flags: ArrayLike = (),
         width: Array | None = None,
         distance: Distance = "l2",
     ) -> None:
         if distance not in ("l2", "l1"):
             raise ValueError(f"distance '{distance}' is not known: choose l2 or l1")
-        self.flags = tuple(flags)
+        self.flags = np.asarray(flags, dtype=np.int64)
         self.order = 2 if distance == "l2" else 1
         varying = (states != states[0]).any(axis=0)
-        varying[list(self.flags)] = False
+        varying[self.flags] = False
         self.features = np.flatnonzero(varying) if varying.any() else np.arange(min(2, states.shape[1]))
         self.width = np.ones(states.shape[1]) if width is None else np.asarray(width, dtype=np.float64)
         reached = self.goals_reached(states)
@@ -56,7 +56,7 @@ class StateIndex:
 
     def goals_reached(self, states: Array) -> NDArray[np.int64]:
         """Return (N,) numbers of flags that are set."""
-        reached: NDArray[np.int64] = (states[:, list(self.flags)] > 0.5).sum(axis=1)
+        reached: NDArray[np.int64] = (states[:, self.flags] > 0.5).sum(axis=1)
         return reached
 
     def project(self, states: Array) -> NDArray[np.float64]:
@@ -81,6 +81,10 @@ class RetrievalBC(NavPolicy):
 
     name: ClassVar[str] = "retrieval-bc"
     trainable: ClassVar[bool] = False
+    remembered: ClassVar[tuple[str, ...]] = ("states", "actions", "flags")
+    states: Array
+    actions: Array
+    flags: NDArray[np.int64]
     presets: ClassVar[Mapping[str, Preset]] = {
         **NavPolicy.presets,
         "pixels": replace(NavPolicy.presets["pixels"], options=NavPolicy.presets["frozen"].options),
@@ -99,28 +103,18 @@ class RetrievalBC(NavPolicy):
         super().prepare(dataset)
         dataset = self.observations.embedded(dataset)
         transitions = dataset.transitions()
-        self._remember(transitions.state, transitions.action, dataset.goal_flags)
+        self.remember(
+            states=transitions.state, actions=transitions.action, flags=np.array(dataset.goal_flags, dtype=np.int64)
+        )
 
-    def _remember(self, states: Array, actions: Array, flags: Sequence[int]) -> None:
-        self.states, self.actions = states, actions
-        self.index = StateIndex(states, flags, None if flags else self.scale.width.cpu().numpy())
+    def remember(self, **arrays: NDArray[Any]) -> None:
+        """Keep states and actions, and build the trees that find the nearest states."""
+        super().remember(**arrays)
+        width = None if len(self.flags) else self.scale.width.cpu().numpy()
+        self.index = StateIndex(self.states, self.flags, width)
 
     def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Return the actions of the nearest states."""
         if self.index is None:
             raise ValueError("this agent has no memory yet: train it on demonstrations first")
         return self.actions[self.index.query(states)], memory
-
-    def memory(self) -> dict[str, Tensor]:
-        """Return the remembered states and actions."""
-        if self.index is None:
-            return {}
-        return {
-            "states": torch.tensor(self.states),
-            "actions": torch.tensor(self.actions),
-            "flags": torch.tensor(self.index.flags, dtype=torch.int64),
-        }
-
-    def restore(self, memory: dict[str, Tensor]) -> None:
-        """Rebuild the trees."""
-        self._remember(memory["states"].numpy(), memory["actions"].numpy(), memory["flags"].tolist())

@@ -1,9 +1,9 @@
-"""How fast the environments step, next to Gymnasium's own, as ratios within one run.
+"""Measures how fast the environments step compared to Gymnasium's own, as ratios within one run.
 
     python benchmarks/env_speed.py
 
-Machines and their moods differ, so the environments take turns, block by block, each is judged by the median of its
-ratios to the reference of the same turn, and seconds are the processor's, not the clock's (nothing here uses threads).
+Machines differ, and so does their load, so the environments take turns, block by block. Each is judged by the median of
+its ratios to the reference of the same turn. Time is processor time, because nothing here uses threads.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from collections.abc import Callable
 
 import gymnasium as gym
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from pidm_nav import TASKS
+from pidm_nav import PAPER_TASKS
+from pidm_nav.console import print_table
 
-ACTIONS = 512  # different ones, so that no agent drifts into a corner and stays there
+ACTIONS = 512  # number of different actions, so that no agent drifts into a corner and stays there
 
 
 def single(env_id: str) -> Callable[[int], float]:
-    """A function that takes n steps and says how many seconds a step took."""
+    """Return a function that takes n steps and returns the seconds per step."""
     env = gym.make(env_id)
     env.action_space.seed(0)
     env.reset(seed=0)
@@ -41,7 +40,7 @@ def single(env_id: str) -> Callable[[int], float]:
 
 
 def many(env_id: str, num_envs: int) -> Callable[[int], float]:
-    """The same for a vector environment; a step is a step of all rows."""
+    """Return the same for a vector environment, in which a step moves all rows."""
     envs = gym.make_vec(env_id, num_envs=num_envs)
     envs.action_space.seed(0)
     envs.reset(seed=0)
@@ -58,7 +57,7 @@ def many(env_id: str, num_envs: int) -> Callable[[int], float]:
 
 
 def compare(runs: dict[str, Callable[[int], float]], steps: int, turns: int) -> dict[str, tuple[float, float]]:
-    """Median seconds a step, and median speed relative to the first of the same turn."""
+    """Return the median seconds per step, and the median speed relative to the first environment of the same turn."""
     for run in runs.values():
         run(steps)
     seconds = np.array([[run(steps) for run in runs.values()] for _ in range(turns)])
@@ -68,26 +67,26 @@ def compare(runs: dict[str, Callable[[int], float]], steps: int, turns: int) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-envs", type=int, default=4096)
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--num-envs", type=int, default=4096, help="number of rows of the vector environments")
+    parser.add_argument("--turns", type=int, default=15, help="number of turns that each environment takes")
     options = parser.parse_args()
 
-    ids = [task.env_id for task in TASKS.values()]
-    rows: list[tuple[str, int, dict[str, tuple[float, float]]]] = [
-        ("gym.make", 1, compare({i: single(i) for i in ["Pendulum-v1", *ids]}, 3000, options.turns)),
-        (
-            "gym.make_vec",
-            options.num_envs,
-            compare({i: many(i, options.num_envs) for i in ["CartPole-v1", *ids]}, 256, options.turns),
-        ),
+    ids = [task.env_id for task in PAPER_TASKS.values()]
+    one = compare({i: single(i) for i in ["Pendulum-v1", *ids]}, 3000, options.turns)
+    vector = compare({i: many(i, options.num_envs) for i in ["CartPole-v1", *ids]}, 256, options.turns)
+    rows = [
+        {
+            "made by": how,
+            "environment": env_id,
+            "rows": num_envs,
+            "µs per step": f"{seconds * 1e6:,.1f}",
+            "agent steps per second": f"{num_envs / seconds:,.0f}",
+            "times the reference": f"{ratio:.2f}",
+        }
+        for how, num_envs, results in (("gym.make", 1, one), ("gym.make_vec", options.num_envs, vector))
+        for env_id, (seconds, ratio) in results.items()
     ]
-    table = Table("", "environment", "rows", "µs a step", "agent steps a second", "times the reference")
-    for how, num_envs, results in rows:
-        for env_id, (seconds, ratio) in results.items():
-            rate = f"{num_envs / seconds:,.0f}"
-            table.add_row(how, env_id, f"{num_envs:,}", f"{seconds * 1e6:,.1f}", rate, f"{ratio:.2f}")
-        table.add_section()
-    Console().print(table)
+    print_table(rows)
 
 
 if __name__ == "__main__":

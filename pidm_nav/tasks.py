@@ -1,16 +1,17 @@
-"""The one registry of tasks: from a name, or from any Gymnasium id, to what makes, limits, plays and scores it.
+"""The registry of tasks: from a name, or any Gymnasium id, to everything needed to make, limit, play and score it.
 
-Worlds are named here as strings and imported when an environment is made, so that the registry stays light.
+Worlds are named as strings and imported when an environment is made, so that the registry stays light.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import lru_cache, partial
-from importlib import import_module
 from importlib.resources import files
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium as gym
@@ -21,20 +22,19 @@ from numpy.typing import NDArray
 
 from pidm_nav.world2d.layout import Layout
 
-DEFAULT_MAX_STEPS = 1000
-"""Step limit of an environment that has none of its own."""
+DEFAULT_MAX_STEPS = 1000  # for environments without a step limit of their own
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the package needs to know about an environment; the defaults are those of anybody's environment."""
+    """What the package needs to know about an environment; the defaults are for environments that are not ours."""
 
-    name: str  # in files and on the command line; for anybody's environment, its Gymnasium id
-    title: str  # in tables and figures
+    name: str  # used in files and on the command line; the Gymnasium id if the environment is not ours
+    title: str  # used in tables and figures
     env_id: str
     max_steps: int = DEFAULT_MAX_STEPS
-    num_goals: int = 0  # 0 where the environment has none, or where the map decides
-    map: str | None = None  # the name of the map's file
+    num_goals: int = 0  # 0 if the environment has no goals, or if they depend on the map
+    map: str | None = None  # name of the map's file
     room_size: tuple[int, int] = (800, 800)
     world: str | None = None  # the dataclass of the environment's arguments, as module:class
     vectorized: bool = False  # whether `gym.make_vec` steps all rows at once
@@ -42,17 +42,17 @@ class Task:
     shows_goals: bool = False  # whether the state vector is that of world2d/state.py
     flags: tuple[int, int] | None = None  # first column and stride of the reached flags in the state vector
     dynamics: frozenset[str] = frozenset()  # the arguments that change neither the map nor the observations
-    experts: tuple[str, ...] = ()  # who can demonstrate it; the first is the default
+    experts: tuple[str, ...] = ()  # names of the experts that can play it; the first is the default
     fps: float = 30.0  # steps per second when a person plays
-    sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")  # what drives each component of a person's action
+    sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")  # what drives each action component when a person plays
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The environment's arguments and their default values; empty for anybody's environment."""
-        return {} if self.world is None else {each.name: each.default for each in fields(_load(self.world))}
+        """The environment's arguments and their default values; empty if the environment is not ours."""
+        return {} if self.world is None else {each.name: each.default for each in fields(resolve_name(self.world))}
 
     def layout(self, env_kwargs: Mapping[str, Any] | None = None) -> Layout | None:
-        """Return the map seen from above, or None where there is none."""
+        """Return the map seen from above, or None if there is none."""
         if env_kwargs and "layout" in env_kwargs:
             room_size = env_kwargs.get("room_size", self.room_size)
             return Layout.load(env_kwargs["layout"], room_size, env_kwargs.get("goal_order"))
@@ -70,7 +70,7 @@ class Task:
     def make(
         self, render_mode: str | None = None, max_steps: int | None = None, **env_kwargs: Any
     ) -> gym.Env[Any, Any]:
-        """Make one environment; Dict observations are flattened."""
+        """Make one environment, with Dict observations flattened."""
         self._check_arguments(env_kwargs)
         options: dict[str, Any] = {"max_episode_steps": max_steps or self.max_steps, "disable_env_checker": True}
         try:
@@ -79,86 +79,44 @@ class Task:
             raise ValueError(f"{self.name} cannot be made with {env_kwargs}: {error}") from None
         if not isinstance(env.action_space, spaces.Box):
             env.close()
-            raise ValueError(
-                f"{self.name} has {type(env.action_space).__name__} actions: only Box actions can be demonstrated "
-                "and imitated"
-            )
+            kind = type(env.action_space).__name__
+            raise ValueError(f"{self.name} has {kind} actions: only Box actions can be demonstrated and imitated")
         return gym.wrappers.FlattenObservation(env) if isinstance(env.observation_space, spaces.Dict) else env
 
     def make_vec(
         self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
     ) -> VectorEnv[Any, Any, Any]:
-        """Make `rows` environments in one; a row whose episode has ended waits until it is reset."""
+        """Make a vector environment for rollouts, which do not care what a row does after its episode has ended."""
         self._check_arguments(env_kwargs)
-        mode: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}
         if not self.vectorized or render_mode == "human":
-            return _Rows([partial(_make_waiting, self, render_mode, max_steps, **env_kwargs)] * rows, **mode)
-        limit = max_steps or self.max_steps
-        return gym.make_vec(self.env_id, rows, render_mode=render_mode, max_episode_steps=limit, **mode, **env_kwargs)
+            return SyncVectorEnv([partial(self.make, render_mode, max_steps, **env_kwargs)] * rows)
+        options: dict[str, Any] = {"render_mode": render_mode, "max_episode_steps": max_steps or self.max_steps}
+        return gym.make_vec(self.env_id, rows, autoreset_mode=AutoresetMode.DISABLED, **options, **env_kwargs)
 
     def rows_for(self, episodes: int) -> int:
-        """Return how many rows to make for so many episodes: few enough waves, and few rows left over in the last."""
+        """Return how many rows to make for these episodes: as few waves as possible, and few unused rows."""
         waves = -(-episodes // self.rows)
         return -(-episodes // waves)
 
     def draw(self, states: NDArray[Any], env_kwargs: Mapping[str, Any], size: int) -> list[NDArray[np.uint8]]:
-        """Draw an episode from its state vectors (T+1, D), or from the pictures (T+1, H, W, 3) it consists of."""
+        """Draw an episode from its state vectors (T+1, D), or enlarge its image observations (T+1, H, W, 3)."""
         if states.ndim == 4:
             times = max(round(size / states.shape[2]), 1)
             return [frame.repeat(times, axis=0).repeat(times, axis=1) for frame in states]
         if not self.shows_goals:
-            raise ValueError(f"an episode of {self.name} cannot be drawn from its states: ask for pictures of it")
-        frames: list[NDArray[np.uint8]] = _load("pidm_nav.world2d.render:draw_states")(
-            self.layout(env_kwargs), states, size
-        )
-        return frames
+            raise ValueError(f"an episode of {self.name} cannot be drawn from its states: record image observations")
+        return list(resolve_name("pidm_nav.world2d.render:draw_states")(self.layout(env_kwargs), states, size))
 
     def _check_arguments(self, env_kwargs: Iterable[str]) -> None:
-        unknown = [name for name in env_kwargs if name not in self.defaults] if self.world else []
-        if unknown:
-            raise ValueError(f"{self.name} has no argument '{unknown[0]}': it takes {', '.join(self.defaults)}")
-
-
-class _Waiting(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment that repeats its last observation, without a reward, once its episode has ended."""
-
-    last: tuple[Any, float, bool, bool, dict[str, Any]] | None = None
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        self.last = None
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        if self.last is not None:
-            return self.last
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        if terminated or truncated:
-            self.last = observation, 0.0, terminated, truncated, info
-        return observation, reward, terminated, truncated, info
-
-
-def _make_waiting(task: Task, *arguments: Any, **env_kwargs: Any) -> gym.Env[Any, Any]:
-    return _Waiting(task.make(*arguments, **env_kwargs))
-
-
-class _Rows(SyncVectorEnv):
-    """Environments side by side, which Gymnasium's class would not step any more once one has ended."""
-
-    def step(self, actions: Any) -> Any:
-        self._autoreset_envs = np.zeros(self.num_envs, dtype=np.bool_)
-        return super().step(actions)
+        for name in env_kwargs:
+            if self.world and name not in self.defaults:
+                raise ValueError(f"{self.name} has no argument '{name}': it takes {', '.join(self.defaults)}")
 
 
 @lru_cache(maxsize=16)
 def _read_map(name: str, room_size: tuple[int, int]) -> Layout:
     text = (files("pidm_nav.world2d") / "maps" / f"{name}.txt").read_text(encoding="utf-8")
     return Layout.parse(text, room_size)
-
-
-def _load(reference: str) -> Any:
-    """Import what a string of the form module:name stands for."""
-    module, _, name = reference.partition(":")
-    return getattr(import_module(module), name)
 
 
 _2D: dict[str, Any] = {
@@ -173,60 +131,56 @@ _2D: dict[str, Any] = {
 }
 _3D: dict[str, Any] = {
     "world": "pidm_nav.world3d.env:World3D",
-    "rows": 1,  # each has an engine of its own
+    "rows": 1,  # each row has its own engine
     "flags": (6, 1),
     "experts": ("scripted",),
-    "fps": 35 / 3,  # the game's tics per second, and how many of them a step takes
+    "fps": 35 / 3,  # tics per second of the game, and tics per step
     "sticks": ("-y", "x", "turn", "-look"),
 }
 
-PAPER_TASKS: dict[str, Task] = {
+TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         Task("four-room", "Four room", "PIDMNav-FourRoom-v0", 200, 4, "four-room", **_2D),
         Task("zigzag", "Zigzag", "PIDMNav-Zigzag-v0", 150, 6, "zigzag", **_2D),
         Task("maze", "Maze", "PIDMNav-Maze-v0", 300, 10, "maze", **_2D),
         Task("multiroom", "Multiroom", "PIDMNav-Multiroom-v0", 500, 6, "multiroom", (1000, 1000), **_2D),
+        Task("custom", "Custom map", "PIDMNav-Custom-v0", **_2D),
+        Task("four-room-3d", "Four room 3D", "PIDMNav3D-FourRoom-v0", 600, 4, "four-room", **_3D),
+        Task("zigzag-3d", "Zigzag 3D", "PIDMNav3D-Zigzag-v0", 500, 6, "zigzag", **_3D),
+        Task("maze-3d", "Maze 3D", "PIDMNav3D-Maze-v0", 900, 10, "maze", **_3D),
+        Task("multiroom-3d", "Multiroom 3D", "PIDMNav3D-Multiroom-v0", 1200, 6, "multiroom", (1000, 1000), **_3D),
+        Task("tour-3d", "Tour", "PIDMNav3D-Tour-v0", 700, 11, "tour", (1088, 704), **_3D),
     )
 }
-"""The four tasks of the paper."""
-
-_OTHERS = (
-    Task("custom", "Custom map", "PIDMNav-Custom-v0", **_2D),
-    Task("four-room-3d", "Four room 3D", "PIDMNav3D-FourRoom-v0", 600, 4, "four-room", **_3D),
-    Task("zigzag-3d", "Zigzag 3D", "PIDMNav3D-Zigzag-v0", 500, 6, "zigzag", **_3D),
-    Task("maze-3d", "Maze 3D", "PIDMNav3D-Maze-v0", 900, 10, "maze", **_3D),
-    Task("multiroom-3d", "Multiroom 3D", "PIDMNav3D-Multiroom-v0", 1200, 6, "multiroom", (1000, 1000), **_3D),
-    Task("tour-3d", "Tour", "PIDMNav3D-Tour-v0", 700, 11, "tour", (1088, 704), **_3D),
-)
-TASKS: dict[str, Task] = PAPER_TASKS | {task.name: task for task in _OTHERS}
 """All tasks of this package."""
-
-
-def _key(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+PAPER_TASKS: dict[str, Task] = {name: TASKS[name] for name in ("four-room", "zigzag", "maze", "multiroom")}
+"""The four tasks of the paper."""
 
 
 def find_task(name: str | Task) -> Task:
     """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id."""
     if isinstance(name, Task):
         return name
-    key = _key(name.removeprefix("pidm_nav:"))
+    key = _plain(name.removeprefix("pidm_nav:"))
     for task in TASKS.values():
-        if key in (_key(task.name), _key(task.env_id)):
+        if key in (_plain(task.name), _plain(task.env_id)):
             return task
     try:
         spec = gym.spec(name)
     except (gym.error.Error, ModuleNotFoundError):
-        known = [*TASKS, *gym.registry]
-        close = get_close_matches(name, known, n=1)
+        close = get_close_matches(name, [*TASKS, *gym.registry], n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(TASKS)}, or any Gymnasium id"
         raise ValueError(f"no task is called '{name}': {hint}") from None
     return Task(name, name, name, spec.max_episode_steps or DEFAULT_MAX_STEPS)
 
 
+def _plain(name: str) -> str:
+    return re.sub("[-_ ]", "", name.lower())
+
+
 def task_name(name: str) -> str:
-    """Return how files spell a task: our name for it if it is one of ours, otherwise the name as it is."""
+    """Return the name of a task as files spell it: unchanged if the task is not ours."""
     if ":" in name.removeprefix("pidm_nav:"):  # Gymnasium would import that module
         raise ValueError(f"the task is called '{name}': import its module yourself and leave it out of the name")
     try:

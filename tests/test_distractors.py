@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 import pidm_nav  # noqa: F401
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.distractors import ExogenousNoise
-from pidm_nav.world2d.drawing import COLOURS, FLOOR
+from pidm_nav.world2d.drawing import COLORS, FLOOR
 
 KINDS = ("iid", "random_walk")
 Rollout = tuple[np.ndarray, np.ndarray]
@@ -80,7 +80,7 @@ def test_pixel_noise_covers_the_floor_only(kind: str) -> None:
     np.testing.assert_array_equal(noisy[~bright], plain[~bright])
     assert noisy[bright].min() >= 200 and noisy[bright].std() > 10
     assert not (noisy == FLOOR).all(-1).all()
-    assert min(COLOURS["agent"]) < 200, "the agent would drown in the noise"
+    assert min(COLORS["agent"]) < 200, "the agent would drown in the noise"
     moves = np.abs(np.diff(noisy.astype(int), axis=0))[(bright[1:] & bright[:-1])]
     assert (moves.max() <= 16) == (kind == "random_walk")
     assert moves.max() > 10

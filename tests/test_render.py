@@ -13,7 +13,7 @@ from scipy.ndimage import binary_dilation, binary_erosion
 
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.video import Window, side_by_side, write_video
-from pidm_nav.world2d.drawing import COLOURS, FLOOR, WALL, view_room
+from pidm_nav.world2d.drawing import COLORS, FLOOR, WALL, view_room
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.render import draw_map, render_state
 from pidm_nav.world2d.state import join_state
@@ -46,11 +46,11 @@ def test_colours_say_what_is_what(task: str) -> None:
     for goals_reached in range(layout.num_goals + 1):
         frame = render_state(layout, state_of(layout, goals_reached))
         x, y = layout.starts[0].astype(int)
-        assert tuple(frame[y, x]) == COLOURS["agent"]
+        assert tuple(frame[y, x]) == COLORS["agent"]
         for rank, (x, y) in enumerate(layout.goals.astype(int)):
             later = "current" if rank == goals_reached else "later"
             # Above the number, which is white.
-            assert tuple(frame[y - 8, x]) == COLOURS["reached" if rank < goals_reached else later]
+            assert tuple(frame[y - 8, x]) == COLORS["reached" if rank < goals_reached else later]
             assert (frame[y - 6 : y + 6, x - 8 : x + 8] > 230).all(-1).any(), "the number is missing"
 
 
@@ -98,7 +98,7 @@ def test_size_is_the_longest_side_or_a_box() -> None:
     square = render_state(WIDE, state_of(WIDE), (600, 600))
     np.testing.assert_array_equal(square[:190], np.broadcast_to(WALL, (190, 600, 3)))
     x, y = WIDE.starts[0].astype(int)
-    assert tuple(square[200 + y, x]) == COLOURS["agent"]
+    assert tuple(square[200 + y, x]) == COLORS["agent"]
 
 
 @pytest.mark.parametrize("size", [84, 224])
@@ -138,7 +138,7 @@ def test_any_state_can_be_drawn(x: float, y: float, goals_reached: int, size: in
     assert frame.shape == shape_of(layout, size)
     if size == 333 and 10 < x < 790 and 10 < y < 790:
         blue = frame.astype(int)[int(y * 333 / 800), int(x * 333 / 800)]
-        assert np.abs(blue - COLOURS["agent"]).max() < 10
+        assert np.abs(blue - COLORS["agent"]).max() < 10
 
 
 @pytest.mark.parametrize("state", [[1.0], [[1.0, 2.0]], [1.0, np.nan], [1.0, 2.0, 3.0], []])
@@ -316,7 +316,7 @@ def test_gif_keeps_colours_and_speed(tmp_path: Path) -> None:
         assert image.info["duration"] == 50 and image.info["loop"] == 0
         image.seek(11)
         saved = np.asarray(image.convert("RGB"))
-    for colour in (*COLOURS.values(), FLOOR, WALL):
+    for colour in (*COLORS.values(), FLOOR, WALL):
         if (frames[-1] == colour).all(-1).any():
             assert (saved == colour).all(-1).any()
     assert path.stat().st_size < 100_000

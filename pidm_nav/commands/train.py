@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tyro
@@ -14,9 +14,6 @@ from pidm_nav.console import say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.tasks import PAPER_TASKS, find_task
-
-if TYPE_CHECKING:
-    from pidm_nav.agents import AgentConfig, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -44,10 +41,7 @@ class Train:
     force: bool = False
     """Replace an agent that the folder holds."""
 
-    dataset: ClassVar[DemoDataset]
-    if TYPE_CHECKING:  # added by `form`
-        options: AgentConfig
-        training: TrainConfig
+    dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `options` and `training`
 
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
@@ -69,22 +63,15 @@ class Train:
             raise ValueError(f"{lacking}: give --demos, a file that `pidm-nav record` or `pidm-nav collect` wrote")
         dataset = load_demos(demos)
         given = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
-        settings = {name: value for name, value in given.items() if value is not None}
+        settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
-        kind: Any = TrainPIDM if chosen.agent == "pidm" else cls
-        form: type[Train] = make_dataclass(
-            kind.__name__,
-            [
-                ("options", tyro.conf.OmitArgPrefixes[type(preset.options)], field(default=preset.options)),
-                ("training", tyro.conf.OmitArgPrefixes[type(preset.training)], field(default=preset.training)),
-            ],
-            bases=(kind,),
-            namespace={"dataset": dataset},
-            frozen=True,
-        )
-        return form
+        kind = TrainPIDM if chosen.agent == "pidm" else cls
+        unprefixed: Any = tyro.conf.OmitArgPrefixes
+        parts = {"options": preset.options, "training": preset.training}
+        added = [(name, unprefixed[type(part)], field(default=part)) for name, part in parts.items()]
+        return make_dataclass(kind.__name__, added, bases=(kind,), namespace={"dataset": dataset}, frozen=True)
 
-    def more_data(self) -> dict[str, DemoDataset]:
+    def more_data(self) -> dict[str, Any]:
         """Return further demonstrations for parts of the agent."""
         return {}
 
@@ -92,14 +79,14 @@ class Train:
         """Train the agent and say where it is."""
         from pidm_nav.agents import Preset, train
 
-        dataset, seed = self.dataset, self.training.seed
+        settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
+        dataset, seed = self.dataset, settings.training.seed
         if self.task is not None and dataset.task != find_task(self.task).name:
             raise ValueError(f"the demonstrations are of {dataset.task}, not of {self.task}: leave --task out")
         if self.num_demos is not None:
             dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         began = time.perf_counter()
-        settings = Preset(self.options, self.training)
         train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **self.more_data())
         seconds = time.perf_counter() - began
         say(
@@ -112,14 +99,12 @@ class Train:
 class TrainPIDM(Train):
     """The command for PIDM, whose two parts can learn from different demonstrations."""
 
-    __doc__ = Train.__doc__
-
     predictor_demos: str | None = None
     """More demonstrations for the state predictor, which does not use their actions."""
     idm_demos: str | None = None
     """More demonstrations, of any quality, for the inverse dynamics model."""
 
-    def more_data(self) -> dict[str, DemoDataset]:
+    def more_data(self) -> dict[str, Any]:
         """Return the demonstrations of the two parts."""
         given = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         return {name: load_demos(file) for name, file in given.items() if file is not None}

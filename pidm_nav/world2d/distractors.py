@@ -1,4 +1,4 @@
-"""Exogenous noise: parts of the observation that change by themselves and say nothing about the task."""
+"""Exogenous noise: parts of the observation that change on their own and carry no information about the task."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 
 NoiseKind = Literal["iid", "random_walk"]
 
-FEATURE_STD: dict[NoiseKind, float] = {"iid": 1.0, "random_walk": 0.3}
-FEATURE_LIMIT: dict[NoiseKind, float] = {"iid": 10.0, "random_walk": 100.0}
-"""Distractor features are clipped to so many standard deviations, which gives the space finite bounds."""
+FEATURE_NOISE: dict[NoiseKind, tuple[float, float]] = {"iid": (1.0, 10.0), "random_walk": (0.3, 100.0)}
+"""Default standard deviation, and after how many of them features are clipped, so that the space has finite bounds."""
 
 
 class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """Adds distractors to the observations; what happens in the environment stays the same.
+    """Adds distractors to the observations; the environment itself behaves as before.
 
-    State observations (D,) get `features` numbers appended: fresh normal noise in every step (`"iid"`), or a
-    walk from 0 with normal steps (`"random_walk"`). In pixel observations the bright pixels, which are the
-    floor, are replaced by fresh uniform noise, or by a walk of each pixel with uniform steps; walls, agent
-    and goals stay visible. `reset(seed=)` seeds the noise too, from a stream of its own.
+    State observations (D,) get `features` numbers appended: new normal noise in every step (`"iid"`), or a random
+    walk that starts at 0 and has normal steps (`"random_walk"`). In pixel observations the bright pixels, which are
+    the floor, are replaced by new uniform noise in every step, or by a random walk of each pixel with uniform steps;
+    walls, agent and goals stay visible. `reset(seed=...)` also seeds the noise, which has a stream of its own.
 
     Args:
         env: an environment with vector or uint8 image observations.
         kind: `"iid"` or `"random_walk"`.
-        features: how many distractor features to append to state observations.
-        std: of the features, or of their steps; None is 1.0 for `"iid"` and 0.3 for `"random_walk"`.
-        pixel_low: the darkest noise in pixel observations; pixels with a darker channel are left alone.
-        pixel_high: one above the brightest noise.
-        pixel_step: a pixel walks by at most this much in a step.
+        features: the number of distractor features appended to state observations.
+        std: standard deviation of the features, or of the steps of their random walk; defaults to 1.0 for `"iid"`
+            and 0.3 for `"random_walk"`.
+        pixel_low: value of the darkest noise in pixel observations; pixels with a darker channel are left alone.
+        pixel_high: one more than the value of the brightest noise.
+        pixel_step: the most by which a pixel's random walk moves in a step.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if kind not in get_args(NoiseKind):
             raise ValueError(f"kind is {kind!r}: choose 'iid' or 'random_walk'")
         if features < 1:
-            raise ValueError(f"features is {features}: append one at least")
+            raise ValueError(f"features is {features}: append at least one")
         if std is not None and not (np.isfinite(std) and std > 0):
             raise ValueError(f"std is {std}: it must be a positive number")
         if not 0 <= pixel_low < pixel_high <= 256 or pixel_step < 1:
@@ -67,23 +67,21 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 f"pixel noise from {pixel_low} to {pixel_high} in steps of {pixel_step}: "
                 "use 0 <= pixel_low < pixel_high <= 256 and a step of 1 or more"
             )
-        self.kind: NoiseKind = kind
-        self.features = features
-        self.std = FEATURE_STD[kind] if std is None else std
-        self.pixel_low = pixel_low
-        self.pixel_high = pixel_high
-        self.pixel_step = pixel_step
-        self._noise_random = np.random.default_rng()
-        self._walk: NDArray[Any] | None = None  # the noise of the step before
         inner = env.observation_space
         if not isinstance(inner, spaces.Box) or len(inner.shape) not in (1, 3):
-            raise ValueError(f"noise needs a vector or an image to work on, the observation space is {inner}")
+            raise ValueError(f"the observation space is {inner}: distractors need a vector or an image")
         self._pixels = len(inner.shape) == 3
         if self._pixels and inner.dtype != np.uint8:
-            raise ValueError(f"noise on images needs dtype uint8, the observations have {inner.dtype}")
+            raise ValueError(f"the images have dtype {inner.dtype}: distractors need uint8")
+        default_std, limit = FEATURE_NOISE[kind]
+        self.kind, self.features, self.std = kind, features, default_std if std is None else std
+        self.pixel_low, self.pixel_high, self.pixel_step = pixel_low, pixel_high, pixel_step
+        self._limit = self.std * limit
+        self._noise_random = np.random.default_rng()
+        self._walk: NDArray[Any] | None = None  # the noise of the previous step; None at the start of an episode
         if not self._pixels:
-            limit = np.full(features, self.std * FEATURE_LIMIT[kind], dtype=inner.dtype)
-            low, high = np.concatenate([inner.low, -limit]), np.concatenate([inner.high, limit])
+            limits = np.full(features, self._limit, dtype=inner.dtype)
+            low, high = np.concatenate([inner.low, -limits]), np.concatenate([inner.high, limits])
             self.observation_space = spaces.Box(low, high, dtype=inner.dtype.type)
 
     def reset(
@@ -103,27 +101,24 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return self._disturb(observation), reward, terminated, truncated, info
 
     def _disturb(self, observation: NDArray[Any]) -> NDArray[Any]:
-        if self._pixels:
-            # Channel by channel: NumPy is many times slower along an axis of three.
-            darkest = reduce(np.minimum, np.moveaxis(observation, -1, 0))
-            bright = (darkest >= self.pixel_low)[..., None]
-            return np.where(bright, self._pixel_noise(observation.shape), observation)
-        return np.concatenate([observation, self._feature_noise().astype(observation.dtype)])
+        if not self._pixels:
+            self._walk = self._feature_noise()
+            return np.concatenate([observation, self._walk.astype(observation.dtype)])
+        # Channel by channel: NumPy is many times slower along an axis of three.
+        darkest = reduce(np.minimum, np.moveaxis(observation, -1, 0))
+        bright = (darkest >= self.pixel_low)[..., None]
+        self._walk = self._pixel_noise(observation.shape)
+        return np.where(bright, self._walk.astype(np.uint8), observation)
 
-    def _feature_noise(self) -> NDArray[Any]:
-        """(features,) clipped to the observation space's bounds."""
-        limit = self.std * FEATURE_LIMIT[self.kind]
+    def _feature_noise(self) -> NDArray[np.float64]:
+        """Return (features,) noise, clipped to the bounds of the observation space."""
         noise = self._noise_random.normal(0.0, self.std, self.features)
         if self.kind == "random_walk":
             noise = np.zeros(self.features) if self._walk is None else self._walk + noise
-        self._walk = np.clip(noise, -limit, limit)
-        return self._walk
+        return np.clip(noise, -self._limit, self._limit)
 
-    def _pixel_noise(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    def _pixel_noise(self, shape: tuple[int, ...]) -> NDArray[np.int16]:
         if self.kind == "iid" or self._walk is None:
-            noise = self._noise_random.integers(self.pixel_low, self.pixel_high, shape, dtype=np.int16)
-        else:
-            step = self._noise_random.integers(-self.pixel_step, self.pixel_step + 1, shape, dtype=np.int16)
-            noise = np.clip(self._walk + step, self.pixel_low, self.pixel_high - 1)
-        self._walk = noise
-        return noise.astype(np.uint8)
+            return self._noise_random.integers(self.pixel_low, self.pixel_high, shape, dtype=np.int16)
+        step = self._noise_random.integers(-self.pixel_step, self.pixel_step + 1, shape, dtype=np.int16)
+        return np.clip(self._walk + step, self.pixel_low, self.pixel_high - 1)

@@ -1,12 +1,11 @@
 """The parts of a frame: floor and walls, the agent, the goals and the trace.
 
-What does not move is drawn once per map and frame size. The agent and the goals are small pictures,
-anti-aliased and kept for each quarter of a pixel, so that motion is smooth in small frames too.
+What does not move is drawn once per map and frame size. The agent and the goals are small anti-aliased pictures,
+cached for each quarter of a pixel, so that motion is smooth in small frames too.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,34 +15,30 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.video import Frame
 from pidm_nav.world2d.layout import BOX, Layout
 
 if TYPE_CHECKING:
     import pygame
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame greets on stdout otherwise
-
-Frame = NDArray[np.uint8]
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 FrameSize = int | tuple[int, int] | None
 Kind = Literal["agent", "current", "later", "reached"]
 
-FLOOR: Colour = (250, 249, 246)
-WALL: Colour = (14, 14, 17)
-TRACE: Colour = (92, 142, 240)
-COLOURS: dict[Kind, Colour] = {
+FLOOR: Color = (250, 249, 246)
+WALL: Color = (14, 14, 17)
+TRACE: Color = (92, 142, 240)
+COLORS: dict[Kind, Color] = {
     "agent": (37, 99, 235),
     "current": (224, 49, 49),
     "later": (142, 148, 160),
     "reached": (47, 158, 68),
 }
-SMALLEST_FRAME = 16
 NUMBERED_FRAME = 200
-"""Longest side from which goals carry numbers: in smaller frames a digit would be larger than a goal."""
+"""Longest side from which goals are numbered; in smaller frames a digit would be larger than a goal."""
 SUBPIXELS = 4  # sprite positions per pixel
-FINE = 8  # sprites are drawn this much larger, then averaged down
-TRACE_WIDTH = 3.5  # room pixels
-TRACE_PIECE = 8  # steps
+FINE = 8  # sprites are drawn this many times larger, then averaged down
+TRACE_PIECE = 8  # steps per piece of the trace
 
 
 @dataclass(frozen=True)
@@ -59,12 +54,12 @@ class View:
 
 @lru_cache(maxsize=64)
 def view_room(room_size: tuple[int, int], size: FrameSize) -> View:
-    """The view of a room in frames of this size; see `pidm_nav.world2d.render.render_state`."""
+    """Return how a room lies in frames of this size, which is described in `render.render_state`."""
     room_width, room_height = room_size
     if size is None:
         size = room_size
-    if min((size,) if isinstance(size, int) else size) < SMALLEST_FRAME:
-        raise ValueError(f"a frame of size {size} shows nothing: {SMALLEST_FRAME} pixels is the least")
+    if np.min(size) < 16:
+        raise ValueError(f"a frame of size {size} shows nothing: use at least 16 pixels")
     if isinstance(size, int):
         scale = size / max(room_size)
         size = max(round(room_width * scale), 1), max(round(room_height * scale), 1)
@@ -76,20 +71,20 @@ def view_room(room_size: tuple[int, int], size: FrameSize) -> View:
 
 @lru_cache(maxsize=16)
 def background(layout: Layout, view: View) -> Frame:
-    """The floor and the walls: corners slightly rounded, a soft shadow to the lower right."""
+    """Draw the floor and the walls, with slightly rounded corners and a soft shadow to the lower right."""
     from scipy.ndimage import gaussian_filter
 
-    fine = 2 if max(view.width, view.height) > 400 else 4  # drawn this much larger, then averaged down
+    fine = 2 if max(view.width, view.height) > 400 else 4  # drawn this many times larger, then averaged down
     scale = view.scale * fine
     room_width, room_height = (round(side * view.scale) * fine for side in layout.room_size)
-    wall = np.ones((view.height * fine, view.width * fine), dtype=np.float32)  # the margins stay
+    wall = np.ones((view.height * fine, view.width * fine), dtype=np.float32)  # what is outside the room stays wall
     room = wall[view.top * fine :, view.left * fine :][:room_height, :room_width]
     room[:] = 0
     for left, top, wide, high in layout.walls.tolist():
         columns = slice(max(round(left * scale), 0), round((left + wide) * scale))
         room[max(round(top * scale), 0) : round((top + high) * scale), columns] = 1
     if len(layout.walls):
-        # Blurring and cutting at one half rounds the corners of the walls' union and keeps straight edges.
+        # Blurring and thresholding at one half rounds the corners of the walls' union and keeps straight edges.
         blur = min(3.0, layout.walls[:, 2:].min() / 6) * scale
         wall = np.clip((gaussian_filter(wall, blur, mode="nearest") - 0.5) * 2.5 * max(blur, 0.4) + 0.5, 0, 1)
     wall = wall.reshape(view.height, fine, view.width, fine).mean(axis=(1, 3))
@@ -103,7 +98,9 @@ def background(layout: Layout, view: View) -> Frame:
 
 
 def draw_sprite(canvas: pygame.Surface, view: View, kind: Kind, x: float, y: float, number: int = 0) -> None:
-    """Blit the agent or a goal centred on the room position (x, y)."""
+    """Draw the agent or a goal centered on the room position (x, y); only large frames show the goal's number."""
+    if max(view.width, view.height) < NUMBERED_FRAME:
+        number = 0
     column, phase_x = divmod(round(x * view.scale * SUBPIXELS), SUBPIXELS)
     line, phase_y = divmod(round(y * view.scale * SUBPIXELS), SUBPIXELS)
     sprite = _sprite(kind, number, view.scale, phase_x, phase_y)
@@ -113,76 +110,73 @@ def draw_sprite(canvas: pygame.Surface, view: View, kind: Kind, x: float, y: flo
 
 @lru_cache(maxsize=2048)
 def _sprite(kind: Kind, number: int, scale: float, phase_x: int, phase_y: int) -> pygame.Surface:
-    """A small transparent picture; its middle pixel, plus the phase in quarter pixels, is the centre."""
+    """Return a small transparent picture whose center is its middle pixel plus the phase in quarters of a pixel."""
     import pygame
 
-    box = max(BOX * scale, 3.5)  # side in frame pixels; smaller ones would drown in the floor
+    box = max(BOX * scale, 3.5)  # side in frame pixels; a smaller one would be lost on the floor
     middle = int(box) + 12
     large = pygame.Surface((2 * middle * FINE, 2 * middle * FINE), pygame.SRCALPHA)
-    centre = [(middle + phase / SUBPIXELS) * FINE for phase in (phase_x, phase_y)]
+    center = [(middle + phase / SUBPIXELS) * FINE for phase in (phase_x, phase_y)]
 
-    def rounded(side: float, radius: float, colour: tuple[int, ...]) -> None:
+    def rounded(side: float, radius: float, color: tuple[int, ...]) -> None:
         side *= box * FINE
-        left, top = (round(c - side / 2) for c in centre)
-        area = (left, top, round(side), round(side))
-        pygame.draw.rect(large, colour, area, border_radius=round(radius * side))
+        left, top = (round(c - side / 2) for c in center)
+        pygame.draw.rect(large, color, (left, top, round(side), round(side)), border_radius=round(radius * side))
 
     if kind == "agent":
         rounded(1.0 + 2 * min(0.12, box / 100), 0.42, (255, 255, 255, 235))
-        rounded(1.0, 0.40, COLOURS[kind])
-    else:
-        if kind == "current":
-            rounded(1.9, 0.36, (*COLOURS[kind], 50))
-        rounded(1.0, 0.26, COLOURS[kind])
+    elif kind == "current":
+        rounded(1.9, 0.36, (*COLORS[kind], 50))
+    rounded(1.0, 0.40 if kind == "agent" else 0.26, COLORS[kind])
     if number:
-        _draw_number(large, number, centre, box, COLOURS[kind])
+        _draw_number(large, number, center, box, COLORS[kind])
     small = pygame.transform.smoothscale(large.premul_alpha(), (2 * middle, 2 * middle))
-    # Averaging is right on colours multiplied by their opacity; blitting wants them divided by it again.
+    # Colors are averaged after multiplying them by their opacity; blitting expects them divided by it again.
     alpha = pygame.surfarray.array_alpha(small)[..., None]
-    colours = pygame.surfarray.array3d(small).astype(np.float64) * 255 / np.maximum(alpha, 1)
-    pygame.surfarray.blit_array(small, np.minimum(np.rint(colours), 255).astype(np.uint8))
+    colors = pygame.surfarray.array3d(small).astype(np.float64) * 255 / np.maximum(alpha, 1)
+    pygame.surfarray.blit_array(small, np.minimum(np.rint(colors), 255).astype(np.uint8))
     pygame.surfarray.pixels_alpha(small)[:] = alpha[..., 0]
     return small
 
 
-def _draw_number(large: pygame.Surface, number: int, centre: Sequence[float], box: float, colour: Colour) -> None:
-    """White inside a goal that is large enough to be read in, else beside it at the upper right."""
+def _draw_number(large: pygame.Surface, number: int, center: Sequence[float], box: float, color: Color) -> None:
+    """Write the number in white inside a goal that is large enough, otherwise beside it at the upper right."""
     import pygame
 
     inside = box >= 15
     high = 0.56 * box * FINE if inside else 7.5 * FINE
     pygame.font.init()
-    font = pygame.font.Font(None, 200)
-    glyphs = font.render(str(number), True, (255, 255, 255) if inside else tuple(c * 3 // 4 for c in colour))
+    ink = (255, 255, 255) if inside else tuple(c * 3 // 4 for c in color)
+    glyphs = pygame.font.Font(None, 200).render(str(number), True, ink)
     glyphs = glyphs.subsurface(glyphs.get_bounding_rect())
     wide = glyphs.get_width() * high / glyphs.get_height()
     if inside and wide > 0.74 * box * FINE:
         high, wide = high * 0.74 * box * FINE / wide, 0.74 * box * FINE
     glyphs = pygame.transform.smoothscale(glyphs, (round(wide), round(high)))
-    place = list(centre)
+    x, y = center
     if not inside:
-        place[0] += (box / 2 + 1.5) * FINE + wide / 2
-        place[1] -= (box / 2 + 1.5) * FINE
-    large.blit(glyphs, (round(place[0] - wide / 2), round(place[1] - high / 2)))
+        x += (box / 2 + 1.5) * FINE + wide / 2
+        y -= (box / 2 + 1.5) * FINE
+    large.blit(glyphs, (round(x - wide / 2), round(y - high / 2)))
 
 
-def draw_trace(canvas: pygame.Surface, points: NDArray[np.float64], scale: float) -> None:
-    """A line through the (N, 2) frame positions, paler with age."""
+def draw_trace(canvas: pygame.Surface, view: View, trace: NDArray[np.float64]) -> None:
+    """Draw a line through the (N, 2) room positions that is paler where it is older."""
     import pygame
 
-    line_width = max(TRACE_WIDTH * scale, 1.2)
+    points = trace * view.scale + (view.left, view.top)
+    line_width = max(3.5 * view.scale, 1.2)
     thick = max(round(2 * line_width), 2)
-    # In pieces, each drawn at twice the size and averaged down: together they cover far less than the frame.
+    # The line is drawn in pieces, each at twice the size and averaged down: together they cover little of the frame.
     for first in range(0, len(points) - 1, TRACE_PIECE):
         piece = points[first : first + TRACE_PIECE + 1]
         corner = np.floor(piece.min(axis=0) - line_width - 1)
         wide, high = (np.ceil(piece.max(axis=0) + line_width + 1) - corner).astype(int).tolist()
         fade = min((len(points) - first) / 80, 0.62)
-        colour = tuple(round(line + (floor - line) * fade) for line, floor in zip(TRACE, FLOOR, strict=True))
+        color = tuple(round(line + (floor - line) * fade) for line, floor in zip(TRACE, FLOOR, strict=True))
         large = pygame.Surface((2 * wide, 2 * high), pygame.SRCALPHA)
-        large.fill((*colour, 0))  # the line's own colour, so that its edges do not darken when averaged
-        fine = ((piece - corner) * 2).tolist()
-        for start, end in pairwise(fine):
-            pygame.draw.line(large, colour, start, end, thick)
-            pygame.draw.circle(large, colour, end, thick / 2)
+        large.fill((*color, 0))  # the line's own color, so that its edges do not darken when averaged
+        for start, end in pairwise(((piece - corner) * 2).tolist()):
+            pygame.draw.line(large, color, start, end, thick)
+            pygame.draw.circle(large, color, end, thick / 2)
         canvas.blit(pygame.transform.smoothscale(large, (wide, high)), corner.tolist())

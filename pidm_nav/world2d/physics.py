@@ -1,11 +1,11 @@
 """The dynamics, written once: for one agent as floats and for N agents as (N,) arrays.
 
-One step of one axis, and then the walls:
+Each step moves both axes and then leaves the walls:
 
     action -> 0 if |action| < deadzone -> + noise -> clip to [-1, 1] -> x SPEED -> 3 decimals -> clip to the room
-    while the box overlaps a wall: push back against the direction travelled, by the largest overlap plus 1
+    while the box overlaps a wall: push back against the direction of travel, by the largest overlap plus 1
 
-The push depends only on the integer centre of the box, so it is tabulated once per layout: a look-up says whether an
+The push depends only on the integer center of the box, so it is tabulated once per layout: a lookup says whether an
 agent collides, and only the few that do are pushed.
 """
 
@@ -21,19 +21,19 @@ from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 SPEED = 20.0
 """Pixels per step at an action of 1."""
 MAX_PUSHES = 100
-"""Tries to leave the walls before the agent stays where it was."""
-FEW = 16
-"""Agents below which a loop of floats beats arrays."""
+"""Number of pushes after which an agent that is still inside a wall goes back to where it was."""
+PAD = MARGIN + 2
+"""Pixels around the room that the tables cover, so that no lookup is out of range."""
 
 FloatArray = NDArray[np.float64]
 Number = TypeVar("Number", float, FloatArray)
 
 
 class _Floats:
-    """The few operations the dynamics need, for one agent: plain Python, without NumPy's cost per call."""
+    """The operations that the dynamics need, for one agent: plain Python, without NumPy's cost per call."""
 
     rint = round
-    index = staticmethod(lambda index: index)  # round() gives an int already
+    index = staticmethod(lambda index: index)  # round() already returns an int
 
     @staticmethod
     def clip(value: float, low: float, high: float) -> float:
@@ -58,7 +58,7 @@ class _Arrays:
 
 
 class Physics:
-    """The dynamics in one layout. Positions are float64 pixels; noise is drawn by the caller and handed in."""
+    """The dynamics in one layout; positions are float64 pixels, and the caller draws the noise."""
 
     def __init__(self, layout: Layout, noise_std: float = 0.2, clip_noise: bool = True, deadzone: float = 0.1) -> None:
         check_disturbance(noise_std, deadzone)
@@ -66,45 +66,39 @@ class Physics:
         self.noise_std = float(noise_std)
         self.clip_noise = bool(clip_noise)
         self.deadzone = float(deadzone)
-        # Two pixels more than an agent can leave the room by, so that no look-up is out of range.
-        self._pad = MARGIN + 2
-        push_x, push_y = _push_tables(layout, self._pad)
+        push_x, push_y = _push_tables(layout)
         self._shape = push_x.shape
-        self._origin = self._pad * (self._shape[1] + 1)  # where (0, 0) stands in the tables
-        self._tables = (push_x.ravel(), push_y.ravel(), (np.maximum(push_x, push_y) > 0).ravel())
-        # Bytes, because indexing them by an int is the fastest look-up Python has.
+        self._origin = PAD * (self._shape[1] + 1)  # the index of (0, 0) in the tables
+        self._tables = push_x.ravel(), push_y.ravel(), (np.maximum(push_x, push_y) > 0).ravel()
+        # Bytes, because indexing them with an int is the fastest lookup in Python.
         self._byte_tables = tuple(table.tobytes() for table in self._tables)
 
     def move(
         self, x: Number, y: Number, action_x: Number, action_y: Number, noise_x: Number, noise_y: Number
     ) -> tuple[Number, Number]:
-        """Where the agents are after one step: floats in and out, or (N,) arrays in and out.
+        """Return the positions after one step, as floats for floats or as (N,) arrays for arrays.
 
-        Actions must lie within [-1, 1]. The noise is N(0, noise_std) for each axis, or 0 for the mean dynamics.
+        Actions must lie within [-1, 1]. The noise is N(0, noise_std) on each axis, or 0 for the mean dynamics.
         """
         width, height = self.layout.room_size
-        if isinstance(x, np.ndarray):
-            new_x = self._advance(_Arrays, x, action_x, noise_x, width - 1.0)
-            new_y = self._advance(_Arrays, y, action_y, noise_y, height - 1.0)
-            return self._push_out_many(x, y, new_x, new_y)
-        new_x = self._advance(_Floats, x, action_x, noise_x, width - 1.0)
-        new_y = self._advance(_Floats, y, action_y, noise_y, height - 1.0)
-        return self._push_out(x, y, new_x, new_y)
+        math, push_out = (_Arrays, self._push_out_many) if isinstance(x, np.ndarray) else (_Floats, self._push_out)
+        new_x = self._advance(math, x, action_x, noise_x, width - 1.0)
+        new_y = self._advance(math, y, action_y, noise_y, height - 1.0)
+        return push_out(x, y, new_x, new_y)
 
     def touches(self, x: Number, y: Number, goal_x: Number, goal_y: Number) -> Any:
-        """Whether the agent's box overlaps the goal's: bool, or (N,) bool."""
+        """Return whether the agent's box overlaps the goal's, as bool or (N,) bool."""
         if isinstance(x, np.ndarray):
             return (np.abs(np.rint(x) - goal_x) < BOX) & (np.abs(np.rint(y) - goal_y) < BOX)
         return abs(round(x) - goal_x) < BOX and abs(round(y) - goal_y) < BOX
 
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
-        """(...,) whether boxes centred on (..., 2) positions overlap a wall; far outside the room nothing does."""
-        cell = np.clip(np.rint(positions).astype(np.intp) + self._pad, 0, np.array(self._shape) - 1)
-        overlapping: NDArray[np.bool_] = self._tables[2][cell[..., 0] * self._shape[1] + cell[..., 1]]
-        return overlapping
+        """Return whether boxes centered on (..., 2) positions overlap a wall; far outside the room none does."""
+        cell = np.clip(np.rint(positions).astype(np.intp) + PAD, 0, np.array(self._shape) - 1)
+        return np.asarray(self._tables[2][cell[..., 0] * self._shape[1] + cell[..., 1]])
 
     def _advance(self, math: Any, position: Any, action: Any, noise: Any, limit: float) -> Any:
-        """One axis of the free movement."""
+        """Move along one axis as if there were no walls."""
         moved = action * (abs(action) >= self.deadzone)  # a new array, so what follows can be in place
         moved += noise
         if self.clip_noise:
@@ -115,48 +109,41 @@ class Physics:
         return math.clip(math.rint(moved) / 1000.0, 0.0, limit)
 
     def _index(self, math: Any, x: Any, y: Any) -> Any:
-        """Where the box centred on (x, y) stands in the tables."""
+        """Return the index of the box centered on (x, y) in the tables."""
         return math.index(math.rint(x) * self._shape[1] + math.rint(y) + self._origin)
 
-    def _push(self, math: Any, tables: Any, index: Any, x: Any, y: Any, new_x: Any, new_y: Any) -> tuple[Any, Any]:
-        """One try to leave the walls, against the way the agent came from (x, y)."""
-        push_x, push_y, _ = tables
-        return new_x - math.sign(new_x - x) * push_x[index], new_y - math.sign(new_y - y) * push_y[index]
-
     def _push_out(self, x: float, y: float, new_x: float, new_y: float, tries: int = MAX_PUSHES) -> tuple[float, float]:
-        """Push one agent until it is free; where it never gets free, it stays at (x, y)."""
-        tables = self._byte_tables
-        solid = tables[2]
+        """Push one agent until it is free; if it never gets free, it stays at (x, y)."""
+        push_x, push_y, solid = self._byte_tables
         seen_x, seen_y = x, y
         for attempt in range(tries):
             index = self._index(_Floats, new_x, new_y)
             if not solid[index]:
                 return new_x, new_y
-            # Between walls an agent may be pushed round in a circle. A place that is looked at again and was
-            # remembered at attempt 1, 2, 4, 8 ... gives any circle away (Brent's algorithm).
+            # Between walls an agent may be pushed around in a circle. A place that is visited again and was
+            # remembered at attempt 1, 2, 4, 8 ... reveals any circle (Brent's algorithm).
             if attempt and new_x == seen_x and new_y == seen_y:
                 break
             if attempt & (attempt - 1) == 0:
                 seen_x, seen_y = new_x, new_y
-            new_x, new_y = self._push(_Floats, tables, index, x, y, new_x, new_y)
+            new_x = _push(_Floats, x, new_x, push_x[index])
+            new_y = _push(_Floats, y, new_y, push_y[index])
         return (x, y) if solid[self._index(_Floats, new_x, new_y)] else (new_x, new_y)
 
     def _push_out_many(
         self, x: FloatArray, y: FloatArray, new_x: FloatArray, new_y: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """The same for (N,) agents: all that collide at once, and the last few, in corners, one by one."""
-        solid = self._tables[2]
+        """Do the same for (N,) agents: all that collide at once, and the last few, in corners, one by one."""
+        push_x, push_y, solid = self._tables
         index = self._index(_Arrays, new_x, new_y)
         hit = np.flatnonzero(solid.take(index))
-        if not hit.size:
-            return new_x, new_y
         index = index[hit]
         tries = MAX_PUSHES
-        while hit.size > FEW and tries > MAX_PUSHES - 8:
+        while hit.size > 16 and tries > MAX_PUSHES - 8:  # for fewer agents a loop over floats is faster
             tries -= 1
-            moved = self._push(_Arrays, self._tables, index, x[hit], y[hit], new_x[hit], new_y[hit])
-            new_x[hit], new_y[hit] = moved
-            index = self._index(_Arrays, *moved)
+            new_x[hit] = pushed_x = _push(_Arrays, x[hit], new_x[hit], push_x[index])
+            new_y[hit] = pushed_y = _push(_Arrays, y[hit], new_y[hit], push_y[index])
+            index = self._index(_Arrays, pushed_x, pushed_y)
             still = np.flatnonzero(solid.take(index))
             hit, index = hit[still], index[still]
         for agent in hit.tolist():
@@ -165,20 +152,25 @@ class Physics:
         return new_x, new_y
 
 
+def _push(math: Any, old: Any, new: Any, distance: Any) -> Any:
+    """Push back along one axis, against the way that the agent came from `old`."""
+    return new - math.sign(new - old) * distance
+
+
 def check_disturbance(noise_std: float, deadzone: float) -> None:
-    """Refuse a noise or a dead zone that no action can have, in 2D and in 3D."""
+    """Refuse a noise or a deadzone that makes no sense, in 2D and in 3D."""
     if not (np.isfinite(noise_std) and noise_std >= 0):
         raise ValueError(f"noise_std is {noise_std}: it must be 0 or a positive number")
     if not 0 <= deadzone < 1:
         raise ValueError(f"deadzone is {deadzone}: it must be at least 0 and below 1")
 
 
-def _push_tables(layout: Layout, pad: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """(width + 2 pad, height + 2 pad) pushes along x and y for each integer centre; 0 where there is none."""
+def _push_tables(layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return the pushes along x and y for each integer center, (width + 2 PAD, height + 2 PAD); 0 means no push."""
     width, height = layout.room_size
-    push_x = np.zeros((width + 2 * pad, height + 2 * pad), dtype=np.uint8)
+    push_x = np.zeros((width + 2 * PAD, height + 2 * PAD), dtype=np.uint8)
     push_y = np.zeros_like(push_x)
-    for columns, lines, overlap_x, overlap_y in layout.wall_overlaps(pad):
+    for columns, lines, overlap_x, overlap_y in layout.wall_overlaps(PAD):
         wide, high = overlap_x[:, None], overlap_y[None, :]
         vertical = wide > high  # a wide, flat overlap asks for a vertical push
         push_x[columns, lines] = np.maximum(push_x[columns, lines], np.where(vertical, 0, wide + 1))

@@ -1,45 +1,36 @@
-"""A state drawn as an RGB frame, and a map drawn on matplotlib's axes.
+"""Draws a state as an RGB frame, and a map on matplotlib axes.
 
-Frames are drawn in memory (`pygame.Surface`): no display, no audio, no `pygame.init()`.
+Frames are drawn in memory (`pygame.Surface`): this needs no display, no audio and no `pygame.init()`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pidm_nav.world2d.drawing import (
-    COLOURS,
-    FLOOR,
-    NUMBERED_FRAME,
-    WALL,
-    Colour,
-    Frame,
-    FrameSize,
-    Kind,
-    background,
-    draw_sprite,
-    draw_trace,
-    view_room,
-)
+from pidm_nav.video import Frame
+from pidm_nav.world2d import drawing
+from pidm_nav.world2d.drawing import COLORS, Kind
 from pidm_nav.world2d.layout import BOX, Layout
-from pidm_nav.world2d.state import POSITION
+from pidm_nav.world2d.state import POSITION, REACHED, goals_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def render_state(layout: Layout, state: ArrayLike, size: FrameSize = None, trace: ArrayLike | None = None) -> Frame:
+def render_state(
+    layout: Layout, state: ArrayLike, size: drawing.FrameSize = None, trace: ArrayLike | None = None
+) -> Frame:
     """Draw a state vector as a fresh (H, W, 3) uint8 frame.
 
     Args:
         layout: the map.
-        state: `[x, y, (goal_x, goal_y, reached) per goal]`, in room pixels.
-        size: the frame's longest side, or (width, height), in which a room of other proportions lies
-            centred between black margins; None is one frame pixel per room pixel.
+        state: `[x, y, (goal_x, goal_y, reached) for each goal]` in room pixels.
+        size: the length of the frame's longest side, or (width, height), in which a room of other proportions is
+            centered between black margins; by default a frame pixel is a room pixel.
         trace: (N, 2) positions so far, oldest first, drawn as a line that fades with age.
     """
     import pygame
@@ -50,59 +41,53 @@ def render_state(layout: Layout, state: ArrayLike, size: FrameSize = None, trace
             f"cannot draw a state of shape {values.shape}: "
             "give finite numbers [x, y, (goal_x, goal_y, reached) for each goal]"
         )
-    view = view_room(layout.room_size, size)
-    numbered = max(view.width, view.height) >= NUMBERED_FRAME
-    frame = background(layout, view).copy()
+    view = drawing.view_room(layout.room_size, size)
+    frame = drawing.background(layout, view).copy()
     # The canvas shares the frame's memory: what is drawn on it is in the array.
     canvas = pygame.image.frombuffer(frame.data, (view.width, view.height), "RGB")
     if trace is not None:
-        points = np.asarray(trace, dtype=np.float64).reshape(-1, 2) * view.scale + (view.left, view.top)
-        draw_trace(canvas, points, view.scale)
-    x, y, *goals = values.tolist()
-    current = next((i for i, reached in enumerate(goals[2::3]) if reached < 0.5), -1)
-    for i in reversed(range(len(goals) // 3)):  # an earlier goal lies on top of a later one
-        kind: Kind = "current" if i == current else "reached" if goals[3 * i + 2] > 0.5 else "later"
-        draw_sprite(canvas, view, kind, goals[3 * i], goals[3 * i + 1], i + 1 if numbered else 0)
-    draw_sprite(canvas, view, "agent", x, y)
+        drawing.draw_trace(canvas, view, np.asarray(trace, dtype=np.float64).reshape(-1, 2))
+    kinds: list[Kind] = ["reached" if flag > 0.5 else "later" for flag in values[REACHED].tolist()]
+    if "later" in kinds:
+        kinds[kinds.index("later")] = "current"
+    goals = list(zip(kinds, goals_of(values).tolist(), strict=True))
+    for number in range(len(goals), 0, -1):  # an earlier goal lies on top of a later one
+        kind, (x, y) = goals[number - 1]
+        drawing.draw_sprite(canvas, view, kind, x, y, number)
+    drawing.draw_sprite(canvas, view, "agent", *values[POSITION].tolist())
     return frame
-
-
-def draw_map(ax: Axes, layout: Layout, goals: ArrayLike | None = None) -> None:
-    """Draw the walls, the starts and the numbered goals on matplotlib axes, y down.
-
-    Args:
-        ax: where to draw; traces can be plotted on it in room pixels.
-        layout: the map.
-        goals: (G, 2) goals in place of the map's own.
-    """
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
-    def draw(boxes: Iterable[tuple[float, ...]], colour: Colour, zorder: int) -> None:
-        patches = [Rectangle((left, top), wide, high) for left, top, wide, high in boxes]
-        ax.add_collection(PatchCollection(patches, facecolor=_unit(colour), edgecolor="none", zorder=zorder))
-
-    width, height = layout.room_size
-    centres = np.asarray(layout.goals if goals is None else goals, dtype=np.float64).reshape(-1, 2)
-    draw(layout.walls.tolist(), WALL, zorder=1)
-    draw([(x - BOX / 2, y - BOX / 2, BOX, BOX) for x, y in layout.starts.tolist()], COLOURS["agent"], zorder=3)
-    draw([(x - BOX / 2, y - BOX / 2, BOX, BOX) for x, y in centres.tolist()], COLOURS["current"], zorder=3)
-    for number, (x, y) in enumerate(centres.tolist(), start=1):
-        label: dict[str, Any] = {"fontsize": 7, "color": _unit(COLOURS["current"]), "zorder": 4}
-        ax.annotate(str(number), (x, y), (4, 3), textcoords="offset points", **label)
-    ax.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xticks=[], yticks=[])
-    ax.set_facecolor(_unit(FLOOR))
-
-
-def _unit(colour: Colour) -> tuple[float, float, float]:
-    """A colour as matplotlib wants it."""
-    red, green, blue = colour
-    return red / 255, green / 255, blue / 255
 
 
 def draw_states(layout: Layout, states: ArrayLike, size: int) -> list[Frame]:
     """Draw each state of an episode (T+1, D), with the trace up to it."""
-    vectors = np.asarray(states)
-    return [
-        render_state(layout, state, size, trace=vectors[: step + 1, POSITION]) for step, state in enumerate(vectors)
-    ]
+    states = np.asarray(states)
+    return [render_state(layout, state, size, states[: step + 1, POSITION]) for step, state in enumerate(states)]
+
+
+def draw_map(ax: Axes, layout: Layout, goals: ArrayLike | None = None) -> None:
+    """Draw the walls, the starts and the numbered goals on matplotlib axes, with y pointing down.
+
+    Args:
+        ax: where to draw; traces can be plotted on it in room pixels.
+        layout: the map.
+        goals: (G, 2) goals to draw instead of the map's.
+    """
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    def draw(boxes: Iterable[tuple[float, ...]], color: str, zorder: int) -> None:
+        patches = [Rectangle((left, top), wide, high) for left, top, wide, high in boxes]
+        ax.add_collection(PatchCollection(patches, facecolor=color, edgecolor="none", zorder=zorder))
+
+    wall, floor, agent, current = (
+        "#{:02x}{:02x}{:02x}".format(*color)
+        for color in (drawing.WALL, drawing.FLOOR, COLORS["agent"], COLORS["current"])
+    )
+    centers = layout.goals if goals is None else np.asarray(goals, dtype=np.float64).reshape(-1, 2)
+    draw(layout.walls, wall, zorder=1)
+    draw([(x - BOX / 2, y - BOX / 2, BOX, BOX) for x, y in layout.starts], agent, zorder=3)
+    draw([(x - BOX / 2, y - BOX / 2, BOX, BOX) for x, y in centers], current, zorder=3)
+    for number, (x, y) in enumerate(centers, start=1):
+        ax.annotate(str(number), (x, y), (4, 3), textcoords="offset points", fontsize=7, color=current, zorder=4)
+    ax.set(xlim=(0, layout.room_size[0]), ylim=(layout.room_size[1], 0), aspect="equal", xticks=[], yticks=[])
+    ax.set_facecolor(floor)

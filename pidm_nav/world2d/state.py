@@ -1,4 +1,4 @@
-"""The state vector of the 2D tasks and its parts: the only place that knows where each number stands.
+"""The state vector of the 2D tasks and its parts: the only module that knows where each number stands.
 
 [x, y,  goal_x, goal_y, reached,  goal_x, goal_y, reached,  ...]      one triple per goal, in visiting order
 """
@@ -19,11 +19,6 @@ GOAL_X, GOAL_Y, REACHED = slice(2, None, 3), slice(3, None, 3), slice(4, None, 3
 def state_size(num_goals: int) -> int:
     """Return the length of the state vector."""
     return 2 + 3 * num_goals
-
-
-def reached_column(goal: Any) -> Any:
-    """Return the column of a goal's reached flag."""
-    return 4 + 3 * goal
 
 
 def join_state(positions: Array, goals: Array, goals_reached: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -58,7 +53,7 @@ def goals_of(states: Array) -> Array:
 
 
 def current_goals(goals: Array, goals_reached: NDArray[np.int64], ahead: int = 0) -> Array:
-    """Return (N, 2) the goal to touch next, or the one `ahead` places after it; the last one at the end."""
+    """Return the goals to touch next (N, 2), or those `ahead` places after them; at the end, the last goals."""
     return goals[np.arange(len(goals)), np.minimum(goals_reached + ahead, goals.shape[1] - 1)]
 
 
@@ -71,7 +66,7 @@ def shift_goals(states: Array, sign: int) -> Array:
 
 
 def has_goal_flags(observations: Array) -> bool:
-    """Return whether (T+1, D) observations have the form of state vectors: flags of 0 and 1 in the right columns."""
+    """Return whether (T+1, D) observations look like state vectors: with 0 or 1 in the columns of the flags."""
     if observations.ndim != 2 or observations.shape[1] < 5 or observations.shape[1] % 3 != 2:
         return False
     flags = observations[:, REACHED]

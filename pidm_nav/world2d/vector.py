@@ -1,4 +1,4 @@
-"""Thousands of navigation environments at once."""
+"""Thousands of 2D navigation environments at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pidm_nav.world2d.layout import Layout
-from pidm_nav.world2d.state import current_goals, join_state, reached_column, state_size
-from pidm_nav.world2d.world import NOISE_BLOCK, World, draw_pairs
+from pidm_nav.goal_env import goal_info
+from pidm_nav.world2d.state import REACHED, current_goals, join_state, state_size
+from pidm_nav.world2d.world import NOISE_BLOCK, Situation, World, draw_pairs
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -22,24 +22,20 @@ IntArray = NDArray[np.int64]
 class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     """N environments as the rows of one, on the same physics: what `gym.make_vec(id, num_envs=N)` returns.
 
-    Row i of `reset(seed=s)` is the single environment of `reset(seed=s + i)`, step by step, noise included. Arguments
-    are those of `NavEnv`, and `autoreset_mode`, an `AutoresetMode` or its value:
+    Row i after `reset(seed=s)` equals the single environment after `reset(seed=s + i)`, step by step, noise included.
+    It takes the arguments of `NavEnv`, and `autoreset_mode`, an `AutoresetMode` or its value:
 
     - NEXT_STEP (default): the step after an episode's end ignores that row's action, begins its next episode and
       returns reward 0.
-    - SAME_STEP: the step that ends an episode returns the next one's first observation; the last one is in
-      `infos["final_obs"]`, its info in `infos["final_info"]`.
-    - DISABLED: an ended row stays as it is (reward 0) until `reset(options={"reset_mask": mask})`.
+    - SAME_STEP: the step that ends an episode returns the first observation of the next one; the last observation is
+      in `infos["final_obs"]` and its info in `infos["final_info"]`.
+    - DISABLED: an ended row stays as it is, with reward 0, until `reset(options={"reset_mask": mask})`.
 
-    `reset(options={"state": states})` takes one state vector or (N, D) of them. It truncates by itself after
+    `reset(options={"state": states})` takes one state vector, or (N, D) of them. Episodes are truncated after
     `max_episode_steps`. For wrappers of single environments use `gym.make_vec(id, vectorization_mode="sync", ...)`.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012
-        "render_modes": ["rgb_array"],
-        "render_fps": 30,
-        "autoreset_mode": AutoresetMode.NEXT_STEP,
-    }
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
 
     def __init__(
         self,
@@ -51,175 +47,131 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}: it must be at least 1")
-        if render_mode not in (None, *self.metadata["render_modes"]):
+        if render_mode not in (None, "rgb_array"):
             raise ValueError(
-                f"render_mode is {render_mode!r}: many at once render to 'rgb_array' or not at all; "
+                f"render_mode is {render_mode!r}: a vector environment renders to 'rgb_array' or not at all; "
                 "use gym.make for a window"
             )
-        self.num_envs = num_envs
-        self.max_episode_steps = max_episode_steps
-        self.render_mode = render_mode
+        self.num_envs, self.max_episode_steps, self.render_mode = num_envs, max_episode_steps, render_mode
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
-        self.world = world
-        self.single_observation_space = world.observation_space
-        self.single_action_space = world.action_space
+        self.world, self.layout = world, world.map
+        self.single_observation_space, self.single_action_space = world.observation_space, world.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-        num_goals = self.world.num_goals
-        self._rngs: list[np.random.Generator] | None = None
         self._every = np.arange(num_envs)
+        self._rngs: dict[int, np.random.Generator] = {}  # one per row; empty until the first reset
         # A row is longer than its block of noise: rows a power of two apart would share few lines of the cache.
         self._noise = np.zeros((num_envs, NOISE_BLOCK + 8), np.complex64)
         self._blocks = self._every * self._noise.shape[1]  # where each row's block begins
+        self._cursor = np.full(num_envs, NOISE_BLOCK)  # each row's place in its block: used up
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
-        self._goals = np.zeros((num_envs, num_goals, 2))
-        self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal's
+        self._goals = np.zeros((num_envs, self.layout.num_goals, 2))
+        self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
-        self._goal_ratio = np.zeros(num_envs)
+        self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
         self._steps = np.zeros(num_envs, np.int64)
-        self._state = np.zeros((num_envs, state_size(num_goals)), np.float32)
-        self._cursor = np.zeros(num_envs, np.int64)  # each row's place in its block of noise
-        self._terminated = np.zeros(num_envs, bool)
-        self._truncated = np.zeros(num_envs, bool)
-
-    @property
-    def layout(self) -> Layout:
-        """The map."""
-        return self.world.map
+        self._ended = np.zeros(num_envs, bool)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin episodes: in all rows, or in those of `options["reset_mask"]`."""
         options = options or {}
-        mask = self._read_mask(options["reset_mask"]) if "reset_mask" in options else np.ones(self.num_envs, bool)
+        mask = np.asarray(options.get("reset_mask", np.ones(self.num_envs, bool)))
+        if mask.shape != (self.num_envs,) or mask.dtype != bool or not mask.any():
+            raise ValueError(
+                f"reset_mask must be ({self.num_envs},) booleans with at least one True, got {mask.dtype} {mask.shape}"
+            )
         rows = np.flatnonzero(mask)
         self._seed_rows(seed, rows)
-        states = None
+        situations = None
         if "state" in options:
-            states = np.broadcast_to(np.asarray(options["state"]), (self.num_envs, self._state.shape[1]))
-        self._begin(rows, states)
+            states = np.broadcast_to(np.asarray(options["state"]), self._state.shape)
+            situations = [self.world.check_state(state) for state in states[rows]]
+        self._begin(rows, situations)
         return self.world.observe(self._state), self._infos(np.full(self.num_envs, -1), mask)
 
     def step(
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[Any], NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
         """Move every row once."""
-        columns = self._read_actions(actions)
-        ended = self._terminated | self._truncated
-        idle = np.flatnonzero(ended) if ended.any() else None  # rows whose action does not count
-        rows = self._move(columns, idle)
-        self._terminated = self._goals_reached == self.world.num_goals
-        if self.max_episode_steps is not None:
-            self._truncated = self._steps >= self.max_episode_steps
+        velocities = self._read_actions(actions)
+        idle = np.flatnonzero(self._ended)  # rows whose action does not count
+        reached = self._move(velocities, idle)
         rewards, reached_goal = np.zeros(self.num_envs), np.full(self.num_envs, -1)
-        rewards[rows] = 1.0
-        reached_goal[rows] = self._goals_reached[rows] - 1
-
-        if self.autoreset_mode == AutoresetMode.SAME_STEP:
-            return self._same_step(rewards, reached_goal)
-        if self.autoreset_mode == AutoresetMode.NEXT_STEP and idle is not None:
+        rewards[reached] = 1.0
+        reached_goal[reached] = self._goals_reached[reached] - 1
+        if self.autoreset_mode == AutoresetMode.NEXT_STEP and idle.size:
             self._begin(idle)
-        observations = self.world.observe(self._state)
-        return (
-            observations,
-            rewards,
-            self._terminated.copy(),
-            self._truncated.copy(),
-            self._infos(reached_goal),
-        )
+        terminated = self._goals_reached == self.layout.num_goals
+        truncated = self._steps >= (np.inf if self.max_episode_steps is None else self.max_episode_steps)
+        self._ended = terminated | truncated
+        final = {}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
+            final = self._final_infos(reached_goal)
+            reached_goal = np.where(self._ended, -1, reached_goal)
+            self._begin(np.flatnonzero(self._ended))
+        return self.world.observe(self._state), rewards, terminated, truncated, self._infos(reached_goal) | final
 
     def get_state(self) -> NDArray[np.float32]:
-        """(N, D) state vectors, whatever is observed."""
+        """Return (N, D) copies of the state vectors, whatever the observations are."""
         return self._state.copy()
 
     def set_state(self, states: Any) -> None:
-        """Put the running episodes at (N, D) state vectors; a refused one changes nothing."""
-        if self._rngs is None:
+        """Put the running episodes at (N, D) state vectors; an impossible one is a ValueError and changes nothing."""
+        if not self._rngs:
             raise ValueError("set_state needs running episodes: call reset() first")
-        parts = [self.world.check_state(state) for state in states]
-        if len(parts) != self.num_envs:
-            raise ValueError(f"{len(parts)} states for {self.num_envs} rows: give one each")
-        self._place(self._every, parts)
+        situations = [self.world.check_state(state) for state in states]
+        if len(situations) != self.num_envs:
+            raise ValueError(f"{len(situations)} states for {self.num_envs} rows: give one for each row")
+        self._place(self._every, situations)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """One RGB frame a row."""
+        """Return one RGB frame per row."""
         if self.render_mode is None:
             return None
         from pidm_nav.world2d.render import render_state
 
         return tuple(render_state(self.layout, state) for state in self._state)
 
-    def _move(self, columns: NDArray[np.float64], idle: IntArray | None) -> IntArray:
-        """One step of the physics in every row that is not idle; the rows that reached their goal in it."""
-        used_up = self._cursor == NOISE_BLOCK
-        if used_up.any():
-            self._draw_noise(np.flatnonzero(used_up))
+    def _move(self, velocities: NDArray[np.float64], idle: IntArray) -> IntArray:
+        """Move every row that is not idle; return the rows that have reached their goal by it."""
+        used_up = np.flatnonzero(self._cursor == NOISE_BLOCK)
+        for row in used_up.tolist():
+            draw_pairs(self._rngs[row], self._noise[row, :NOISE_BLOCK])
+        self._cursor[used_up] = 0
         noise = self.world.noise(self._noise.take(self._blocks + self._cursor))
-        x, y = self.world.physics.move(self._x, self._y, columns[0], columns[1], *noise)
-        reached: BoolArray = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
-        if idle is not None:
-            x[idle], y[idle], reached[idle] = self._x[idle], self._y[idle], False
+        x, y = self.world.physics.move(self._x, self._y, velocities[0], velocities[1], *noise)
+        touched = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
+        if idle.size:
+            x[idle], y[idle], touched[idle] = self._x[idle], self._y[idle], False
             self._steps[idle] -= 1
             self._cursor[idle] -= 1
         self._x, self._y = x, y
         self._state[:, 0], self._state[:, 1] = x, y
         self._steps += 1
         self._cursor += 1
-        rows = np.flatnonzero(reached)
-        if rows.size:
-            self._state[rows, reached_column(self._goals_reached[rows])] = 1.0
-            self._goals_reached[rows] += 1
-            self._aim(rows)
-        return rows
+        reached = np.flatnonzero(touched)
+        if reached.size:
+            self._state[:, REACHED][reached, self._goals_reached[reached]] = 1.0
+            self._goals_reached[reached] += 1
+            self._aim(reached)
+        return reached
 
-    def _same_step(
-        self, rewards: NDArray[np.float64], reached_goal: IntArray
-    ) -> tuple[NDArray[Any], NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
-        """What SAME_STEP returns: ended rows show their next episode, and their last one in the infos."""
-        terminated, truncated = self._terminated, self._truncated
-        ended = terminated | truncated
-        final: dict[str, Any] = {}
-        if ended.any():
-            rows = np.flatnonzero(ended)
-            final_obs = np.full(self.num_envs, None, dtype=object)
-            for row, observation in zip(rows, self.world.observe(self._state[rows]), strict=True):
-                final_obs[row] = observation
-            final = {
-                "final_obs": final_obs,
-                "_final_obs": ended,
-                "final_info": self._infos(reached_goal, ended),
-                "_final_info": ended.copy(),
-            }
-            self._begin(rows)
-            reached_goal = np.where(ended, -1, reached_goal)
-        return (
-            self.world.observe(self._state),
-            rewards,
-            terminated,
-            truncated,
-            {**self._infos(reached_goal), **final},
-        )
-
-    def _begin(self, rows: IntArray, states: NDArray[Any] | None = None) -> None:
-        """Begin episodes in these rows; a loop over them only where each begins differently."""
-        assert self._rngs is not None
-        if states is not None:
-            self._place(rows, [self.world.check_state(states[row]) for row in rows])
-        elif self.world.fixed_start is not None:
-            self._place(rows, [self.world.fixed_start])
-        else:
-            self._place(rows, [self.world.spawn(self._rngs[row]) for row in rows.tolist()])
+    def _begin(self, rows: IntArray, situations: list[Situation] | None = None) -> None:
+        """Begin episodes in these rows; each row draws its own situation only where they differ."""
+        if situations is None:
+            drawing = rows[:1] if self.world.begins_alike else rows
+            situations = [self.world.spawn(self._rngs[row]) for row in drawing.tolist()]
+        self._place(rows, situations)
         self._steps[rows] = 0
-        # New arrays: those of the step that ended are in the caller's hands.
-        self._terminated, self._truncated = self._terminated.copy(), self._truncated.copy()
-        self._terminated[rows] = self._truncated[rows] = False
+        self._ended[rows] = False
 
-    def _place(self, rows: IntArray, parts: list[tuple[NDArray[np.float64], NDArray[np.float64], int]]) -> None:
-        """Put rows at positions, goals and goals reached: one part each, or one for all."""
-        positions, goals, goals_reached = (np.array(part) for part in zip(*parts, strict=True))
+    def _place(self, rows: IntArray, situations: list[Situation]) -> None:
+        """Put rows into situations: one for each of them, or one for all."""
+        positions, goals, goals_reached = (np.array(part) for part in zip(*situations, strict=True))
         self._x[rows], self._y[rows] = positions.T
         self._goals[rows] = goals
         self._goals_reached[rows] = goals_reached
@@ -227,71 +179,48 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._aim(rows)
 
     def _aim(self, rows: IntArray) -> None:
-        """Look up the current goal of these rows (the last one once all are reached) and how far they are."""
-        goals_reached = self._goals_reached[rows]
-        self._goal_ratio[rows] = goals_reached / self.world.num_goals
-        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], goals_reached).T
-
-    def _draw_noise(self, rows: IntArray) -> None:
-        """A new block of noise for these rows, each from its own generator."""
-        assert self._rngs is not None
-        for row in rows.tolist():
-            draw_pairs(self._rngs[row], self._noise[row, :NOISE_BLOCK])
-        self._cursor[rows] = 0
+        """Look up the current goal of these rows, which is the last one once all are reached."""
+        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], self._goals_reached[rows]).T
 
     def _seed_rows(self, seed: int | Sequence[int | None] | None, rows: IntArray) -> None:
-        """Give rows their generators: seed + i, the i-th of a list, or what they have already."""
-        seeds: Sequence[int | None]
-        if seed is None:
-            seeds = [None] * self.num_envs
-        elif isinstance(seed, (int, np.integer)):
-            seeds = [int(seed) + row for row in range(self.num_envs)]
-        else:
-            seeds = seed
+        """Give rows new generators: by seed + i, by the i-th of a list, or, without a seed, only at the first reset."""
+        if isinstance(seed, (int, np.integer)):
+            seed = [int(seed) + row for row in range(self.num_envs)]
+        seeds = [None] * self.num_envs if seed is None else seed
         if len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} rows: give one each, or a single number")
-        if self._rngs is None:
-            self._rngs = [seeding.np_random(row_seed)[0] for row_seed in seeds]
-            self._cursor[:] = NOISE_BLOCK
-            return
-        for row in rows.tolist():
-            if seeds[row] is not None:
-                self._rngs[row] = seeding.np_random(seeds[row])[0]
+            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} rows: give one for each row, or a single number")
+        for row in (rows if self._rngs else self._every).tolist():
+            if seeds[row] is not None or row not in self._rngs:
+                self._rngs[row], _ = seeding.np_random(seeds[row])
                 self._cursor[row] = NOISE_BLOCK
 
     def _read_actions(self, actions: Any) -> NDArray[np.float64]:
-        """(2, N): the actions' two components, clipped."""
-        if self._rngs is None:
+        """Return the two components of all actions (2, N), clipped to [-1, 1]."""
+        if not self._rngs:
             raise ValueError("step() needs running episodes: call reset() first")
         given = np.asarray(actions)
         if given.shape != (self.num_envs, 2):
             raise ValueError(f"the actions have shape {given.shape}: they must be ({self.num_envs}, 2)")
         if np.isnan(given.max()):
             row = int(np.flatnonzero(np.isnan(given).any(axis=1))[0])
-            raise ValueError(f"the action of row {row} is {given[row].tolist()}: NaN is not a velocity")
-        columns: NDArray[np.float64] = np.clip(given, -1.0, 1.0).T.astype(np.float64, order="C")
-        return columns
-
-    def _read_mask(self, mask: Any) -> BoolArray:
-        array = np.asarray(mask)
-        if array.shape != (self.num_envs,) or array.dtype != bool or not array.any():
-            raise ValueError(
-                f"reset_mask must be ({self.num_envs},) booleans, one of them True, got {array.dtype} {array.shape}"
-            )
-        return array
+            raise ValueError(f"the action of row {row} is {given[row].tolist()}: give finite numbers")
+        return np.ascontiguousarray(np.clip(given, -1.0, 1.0).T, np.float64)
 
     def _infos(self, reached_goal: IntArray, mask: BoolArray | None = None) -> dict[str, Any]:
-        """Infos as Gymnasium batches them: an array a key, and which rows have it under `_key`."""
-        if mask is None:
-            mask = np.ones(self.num_envs, bool)
-        infos: dict[str, Any] = {
-            "goals_reached": self._goals_reached.copy(),
-            "num_goals": np.full(self.num_envs, self.world.num_goals),
-            "goal_ratio": self._goal_ratio.copy(),
-            "is_success": self._goals_reached == self.world.num_goals,
-            "reached_goal": reached_goal,
-        }
-        return {**infos, **{f"_{key}": mask for key in infos}}
+        """Return infos as Gymnasium batches them: one array per key, and under `_key` which rows have it."""
+        mask = np.ones(self.num_envs, bool) if mask is None else mask
+        infos = goal_info(self._goals_reached.copy(), np.full(self.num_envs, self.layout.num_goals), reached_goal)
+        return infos | {f"_{key}": mask for key in infos}
+
+    def _final_infos(self, reached_goal: IntArray) -> dict[str, Any]:
+        """Return what SAME_STEP adds to the infos: the last observation and info of the rows that have ended."""
+        ended = self._ended.copy()
+        observations = np.full(self.num_envs, None, dtype=object)
+        rows = np.flatnonzero(ended)
+        for row, observation in zip(rows, self.world.observe(self._state[rows]), strict=True):
+            observations[row] = observation
+        info = self._infos(reached_goal, ended)
+        return {"final_obs": observations, "_final_obs": ended, "final_info": info, "_final_info": ended.copy()}
 
 
 def make_vector_env(

@@ -1,6 +1,6 @@
-"""The levels: the four maps of the 2D tasks, at three engine units per pixel, and the tour.
+"""The 3D levels: the four maps of the 2D tasks, at three engine units per pixel, and the tour.
 
-x points east and y north, angles are degrees counterclockwise from east, as in the engine.
+As in the engine, x points east and y north, and angles are degrees counterclockwise from east.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib.resources import files
 from typing import Literal
 
 import numpy as np
@@ -16,27 +17,20 @@ from numpy.typing import NDArray
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import BOX, Layout
 
-UNITS = 3
-"""Engine units per pixel of the 2D room: doors one cell wide are twice as wide as the walker."""
-WALL = -1
-"""In a level's cells: no zone."""
-TOUCH = float(UNITS * BOX)
-"""A place is reached when the walker is nearer than this along x and along y, as boxes touch in 2D."""
-NEAR = 96.0
-"""Likewise for a place at which to look up or to stand still."""
-FACING = 30.0
-"""Degrees off the direction asked for that still count as facing it."""
-LOOKING_UP = 15.0
-"""Degrees above the horizon that count as looking up."""
-STILL_TICS = 35
-"""How long the walker must stand still, in tics."""
+UNITS = 3  # engine units per pixel of the 2D room, so that doors one cell wide are twice as wide as the walker
+WALL = -1  # marks the cells of a level that belong to no zone
+TOUCH = float(UNITS * BOX)  # a place is reached when it is nearer than this along x and along y, as boxes touch in 2D
+NEAR = 96.0  # the same for a place at which to look up or to stand still
+FACING = 30.0  # degrees off the requested direction that still count as facing it
+LOOKING_UP = 15.0  # degrees above the horizon that count as looking up
+STILL_TICS = 35  # how long the walker must stand still, in tics
 
 Kind = Literal["reach", "turn", "pick up", "look up", "stand still"]
 
 
 @dataclass(frozen=True)
 class Zone:
-    """A part of a level that looks alike: the names are textures of the game's data file."""
+    """How a part of a level looks; the names are textures in the game's data file."""
 
     wall: str
     floor: str
@@ -44,34 +38,34 @@ class Zone:
     floor_height: int = 0
     ceiling_height: int = 192
     light: int = 208
-    riser: str = "STEP1"  # what is seen of a step up to here
+    riser: str = "STEP1"  # texture of the step up to this zone
 
 
 @dataclass(frozen=True)
 class Milestone:
-    """Something to do, in order."""
+    """One of the things to do in a level."""
 
     name: str
     kind: Kind
-    place: tuple[float, float]  # where
+    place: tuple[float, float]  # where to do it
     marker: tuple[float, float]  # where its object stands
-    marker_height: float = 0.0  # above the floor
-    angle: float = 0.0  # which way to turn
+    marker_height: float = 0.0  # height of the object above the floor
+    angle: float = 0.0  # the direction to turn to
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """A 3D task's map, how its parts look, and what is to be done in it."""
+    """The map of a 3D task, how its parts look, and what is to be done in it."""
 
     layout: Layout  # where one can walk; its goals are the places of the milestones
     zones: tuple[Zone, ...]
     cells: NDArray[np.int64]  # (lines, columns) the zone of each cell of the map, or WALL; north is up
-    start_angle: int  # which way the walker looks at first
+    start_angle: int  # the direction in which the walker looks at first
     milestones: tuple[Milestone, ...]  # what to do, in order
 
     @property
     def num_goals(self) -> int:
-        """How many milestones there are."""
+        """The number of milestones."""
         return len(self.milestones)
 
     @property
@@ -87,7 +81,7 @@ class Level:
         return np.linspace(0, UNITS * width, columns + 1), np.linspace(UNITS * height, 0, lines + 1)
 
     def to_layout(self, x: float, y: float) -> NDArray[np.float64]:
-        """Return a place of the level in the layout's pixels, (2,)."""
+        """Return a place of the level in pixels of the layout, (2,)."""
         return np.array([x / UNITS, self.layout.room_size[1] - y / UNITS])
 
 
@@ -107,7 +101,7 @@ def load_level(task: str) -> Level:
 
 
 def room_level(layout: Layout, column_cuts: Sequence[int], line_cuts: Sequence[int]) -> Level:
-    """Return the level of a 2D task's map, whose looks change at these columns and lines."""
+    """Return the level of a 2D task's map, with zones that change at these columns and lines."""
     free = np.array([[mark != "#" for mark in row] for row in layout.rows])
     columns = np.searchsorted(column_cuts, np.arange(free.shape[1]), side="right")
     lines = np.searchsorted(line_cuts, np.arange(free.shape[0]), side="right")
@@ -121,7 +115,8 @@ def room_level(layout: Layout, column_cuts: Sequence[int], line_cuts: Sequence[i
 
 def tour_level(layout: Layout) -> Level:
     """Return the tour, which begins with a turn away from the wall that the walker faces."""
-    cells = np.array([[TOUR_MARKS.find(mark) for mark in row] for row in TOUR])
+    drawing = (files("pidm_nav.world2d") / "maps" / "tour-zones.txt").read_text(encoding="utf-8")
+    cells = np.array([[TOUR_MARKS.find(mark) for mark in row] for row in drawing.splitlines()])
     x, y = to_world(layout, layout.starts[0])
     milestones = [Milestone("turn round", "turn", (x, y), (x + 300, y), angle=0.0)]
     for (name, kind), goal in zip(TOUR_PLACES, layout.goals, strict=True):
@@ -144,33 +139,7 @@ ROOMS = (  # looks for the rooms of the 2D maps
     Zone("GRAYVINE", "GRASS1", "RROCK16"),
 )
 
-# The zones of the tour's cells: hall, corridor, the room with the box, the box (B), gallery, five steps, garden, and
-# the place in it (p) to stand still. maps/tour.txt has the same map with its start and goals.
-TOUR = (
-    "##################################",
-    "#hhhhhhhhh#ggggggggg#####ffffffff#",
-    "#hhhhhhhhh#ggggggggg#####ffffffff#",
-    "#hhhhhhhhh#ggggggggg#####ffffffff#",
-    "#hhhhhhhhh#ggggggggg54321ffffffff#",
-    "#hhhhhhhhh#ggggggggg54321ffffffff#",
-    "#hhhhhhhhh#ggggggggg54321ffffffff#",
-    "#hhhhhhhhh#####555#######ffffffff#",
-    "#hhhhhhhhh#####444#######ffffppff#",
-    "#hhhhhhhhh#####333#######ffffppff#",
-    "#hhhhhhhhh#####222#######ffffffff#",
-    "####ccc########111#######ffffffff#",
-    "####ccc###bbbbbbbbbbb#############",
-    "####ccc###bbbbbbbbbbb#############",
-    "####ccc###bbbbbbbbbbb#############",
-    "####ccc###bbbbBBBbbbb#############",
-    "####ccccccbbbbBBBbbbb#############",
-    "####ccccccbbbbBBBbbbb#############",
-    "####ccccccbbbbbbbbbbb#############",
-    "##########bbbbbbbbbbb#############",
-    "##########bbbbbbbbbbb#############",
-    "##################################",
-)
-TOUR_MARKS = "hcbBg12345fp"
+TOUR_MARKS = "hcbBg12345fp"  # the marks of the tour's zones in maps/tour-zones.txt, in the order of TOUR_ZONES
 TOUR_ZONES = (
     Zone("BRICK7", "FLOOR4_8", "CEIL3_5", ceiling_height=224),  # hall
     Zone("METAL2", "FLAT14", "FLAT19", ceiling_height=144, light=176),  # corridor

@@ -1,10 +1,11 @@
-"""A level as the engine reads it: a WAD file with the map as text, and what its milestones look like.
+"""Writes a level as the engine reads it: a WAD file with the map as text, and what its milestones look like.
 
-The map is one `TEXTMAP` lump (UDMF). Cells of one zone share a sector; between a free cell and a wall stands a
-one-sided line, between cells of different zones a two-sided one. The engine builds its own search tree.
+The map is one `TEXTMAP` lump (UDMF). Cells of one zone share a sector. The border between a free cell and a wall is a
+one-sided line, the border between cells of different zones a two-sided one. The engine builds its own search tree.
 
-A milestone is an object of its own class that looks at how many tokens the walker carries: with as many as milestones
-before it, it is the current one and shines; with one more it is reached and gone. The environment hands out the tokens.
+Each milestone is an object of its own class that counts the tokens the walker carries: with as many tokens as there are
+milestones before it, it is the current one and shines; with one more it is reached and gone. The environment hands out
+the tokens.
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pidm_nav.world3d.levels import WALL, Level, Milestone, Zone
+from pidm_nav.world3d.levels import WALL, Level, Milestone
 
 TOKEN = "MilestoneToken"
-FIRST_TYPE = 31000  # object types the game does not use
+FIRST_TYPE = 31000  # the game does not use the object types from here on
 EVERYWHERE = "skill1=true;skill2=true;skill3=true;skill4=true;skill5=true;single=true;"
-
-WAITING = "CBRA A 1 NODELAY"
-LOOKS = {  # kind of milestone: frames while it is the current one, scale
+LOOKS = {  # the frames of each kind of milestone while it is the current one, and its scale
     "reach": ("TRED AAAABBBBCCCCDDDD", 1.8),
     "turn": ("TBLU AAAABBBBCCCCDDDD", 1.8),
     "pick up": ("SOUL AAAABBBBCCCCDDDDCCCCBBBB", 1.6),
@@ -33,8 +32,10 @@ Point = tuple[float, float]
 
 
 def build_wad(level: Level) -> bytes:
-    """The level as a WAD file."""
-    lumps = {"MAP01": "", "TEXTMAP": _text_map(level), "ENDMAP": "", "DECORATE": _objects(level)}
+    """Return the level as the bytes of a WAD file."""
+    token = f"ACTOR {TOKEN} : Inventory {{ Inventory.MaxAmount {len(level.milestones) + 1} }}"
+    objects = [token, *(_milestone(*each) for each in enumerate(level.milestones))]
+    lumps = {"MAP01": "", "TEXTMAP": _text_map(level), "ENDMAP": "", "DECORATE": "\n".join(objects) + "\n"}
     body, directory = b"", b""
     for name, text in lumps.items():
         content = text.encode("ascii")
@@ -58,14 +59,18 @@ def _text_map(level: Level) -> str:
             sides.append(_side(level, back, front, end, start))
         lines.append(f"linedef{{{fields}}}")
     points = [f"vertex{{x={x:.3f};y={y:.3f};}}" for x, y in vertices]
-    sectors = [_sector(zone) for zone in level.zones]
+    sectors = [
+        f"sector{{heightfloor={zone.floor_height};heightceiling={zone.ceiling_height};"
+        f'texturefloor="{zone.floor}";textureceiling="{zone.ceiling}";lightlevel={zone.light};}}'
+        for zone in level.zones
+    ]
     return "\n".join(['namespace="zdoom";', *points, *lines, *sides, *sectors, *_things(level)]) + "\n"
 
 
 def _lines(level: Level) -> Iterator[tuple[Point, Point, int, int]]:
-    """Start, end, zone on the right-hand side and zone on the left of every border; the right one is never a wall."""
+    """Yield start, end, zone on the right and zone on the left of every border; the right one is never a wall."""
     xs, ys = (edges.tolist() for edges in level.edges)
-    cells = np.pad(level.cells, 1, constant_values=WALL)  # a map may be open at its edge: there the world ends too
+    cells = np.pad(level.cells, 1, constant_values=WALL)  # where a map is open at its edge, the world ends too
     for line, column in np.argwhere(cells[:, 1:] != cells[:, :-1]).tolist():
         west, east = cells[line, column : column + 2].tolist()
         lower, upper = (xs[column], ys[line]), (xs[column], ys[line - 1])
@@ -77,7 +82,7 @@ def _lines(level: Level) -> Iterator[tuple[Point, Point, int, int]]:
 
 
 def _side(level: Level, zone: int, behind: int, start: Point, end: Point) -> str:
-    """One side of a line; textures go on from one line to the next because they are anchored to the map."""
+    """Return one side of a line; its texture is anchored to the map, so that it continues along the next line."""
     way = [(b > a) - (b < a) for a, b in zip(start, end, strict=True)]  # 1, 0 or -1 along x and y
     along = start[0] * way[0] + start[1] * way[1]
     here = level.zones[zone]
@@ -88,35 +93,24 @@ def _side(level: Level, zone: int, behind: int, start: Point, end: Point) -> str
     return f"sidedef{{sector={zone};offsetx={round(along) % 1024};{textures}}}"
 
 
-def _sector(zone: Zone) -> str:
-    heights = f"heightfloor={zone.floor_height};heightceiling={zone.ceiling_height};"
-    flats = f'texturefloor="{zone.floor}";textureceiling="{zone.ceiling}";'
-    return f"sector{{{heights}{flats}lightlevel={zone.light};}}"
-
-
-def _things(level: Level) -> list[str]:
+def _things(level: Level) -> Iterator[str]:
     x, y = level.start
-    things = [f"thing{{x={x:.1f};y={y:.1f};angle={level.start_angle};type=1;{EVERYWHERE}}}"]
+    yield f"thing{{x={x:.1f};y={y:.1f};angle={level.start_angle};type=1;{EVERYWHERE}}}"
     for index, milestone in enumerate(level.milestones):
         x, y = milestone.marker
         place = f"x={x:.1f};y={y:.1f};height={milestone.marker_height:.1f};"
-        things.append(f"thing{{{place}type={FIRST_TYPE + index};{EVERYWHERE}}}")
-    return things
-
-
-def _objects(level: Level) -> str:
-    """The classes of token and milestones."""
-    classes = [f"ACTOR {TOKEN} : Inventory {{ Inventory.MaxAmount {len(level.milestones) + 1} }}"]
-    return "\n".join([*classes, *(_milestone(*each) for each in enumerate(level.milestones))]) + "\n"
+        yield f"thing{{{place}type={FIRST_TYPE + index};{EVERYWHERE}}}"
 
 
 def _milestone(index: int, milestone: Milestone) -> str:
     frames, scale = LOOKS[milestone.kind]
-    waiting = f"Spawn:\n{WAITING} {_if_tokens(index, 'Current')}\nLoop\nCurrent:\n"
-    first = f"Spawn:\n{frames.split()[0]} A 1 Bright NODELAY\nCurrent:\n"  # tokens are counted from 1
+    if index:
+        spawn = f"CBRA A 1 NODELAY {_if_tokens(index, 'Current')}\nLoop"
+    else:
+        spawn = f"{frames.split()[0]} A 1 Bright NODELAY"  # tokens are counted from 1, so the first does not wait
     return (
         f"ACTOR Milestone{index} {FIRST_TYPE + index}\n{{\n+NOBLOCKMAP\n+NOGRAVITY\nScale {scale}\nStates\n{{\n"
-        f"{waiting if index else first}{frames} 1 Bright {_if_tokens(index + 1, 'Reached')}\nLoop\n"
+        f"Spawn:\n{spawn}\nCurrent:\n{frames} 1 Bright {_if_tokens(index + 1, 'Reached')}\nLoop\n"
         f"Reached:\nTNT1 A -1\nStop\n}}\n}}"
     )
 
