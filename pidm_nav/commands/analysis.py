@@ -161,7 +161,7 @@ class Field(Analysis):
 
 @dataclass(frozen=True, kw_only=True)
 class Predictor(Analysis):
-    """Show how well states are predicted from few demonstrations, on episodes that are held out.
+    """Show how well states are predicted from few demonstrations; measured on episodes that are held out.
 
     Example: pidm-nav analyze predictor --demos maze/human-like --out analysis
     """

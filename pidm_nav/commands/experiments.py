@@ -23,7 +23,7 @@ Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metava
 
 @dataclass(frozen=True)
 class Quickstart:
-    """See BC and PIDM learn a maze from few demonstrations on this machine, in two to three minutes.
+    """See BC and PIDM learn a maze from few demonstrations on this machine; it takes two to three minutes.
 
     Example: pidm-nav quickstart
     """
@@ -161,7 +161,7 @@ class _View:
 
 @dataclass(frozen=True)
 class Report:
-    """Draw the figures, write the tables beside the paper's numbers, and put all of it on one HTML page.
+    """Draw the figures and write the tables beside the paper's numbers; put all of it on one HTML page.
 
     Example: pidm-nav report results
     """
