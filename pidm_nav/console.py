@@ -101,3 +101,8 @@ def progress_bar(
             progress.update(bar, advance=steps, **fields)
 
         yield advance
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 goal` or `2 goals`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from virtual_gamepad import OTHER, VirtualGamepad
 
 from pidm_nav.demos.recorder.controls import BUTTONS, COMMANDS, Axes, Controls, read_controls, write_controls
-from pidm_nav.demos.recorder.devices import PRESS, RELEASE, Inputs, Ramp, list_devices
+from pidm_nav.demos.recorder.devices import PRESS, RELEASE, Device, Inputs, list_devices
 
 FRAME = 1 / 30
 
@@ -147,7 +147,7 @@ def test_an_unknown_key_is_refused(window, tmp_path):
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sets(st.sampled_from(["left", "right", "up", "down", "slow"])), st.floats(0.001, 0.2))))
 def test_held_keys_move_the_stick_at_a_finite_speed_within_the_unit_circle(pieces):
-    ramp = Ramp()
+    ramp = Device()
     before = (0.0, 0.0)
     for held, seconds in pieces:
         ramp.held = set(held)

@@ -275,7 +275,7 @@ def test_a_gamepad_replugged_in_the_pause_plays_on(tmp_path, display):
 
     def frames_of(count: int) -> None:
         for _ in range(count):
-            session.tick(inputs.read(pygame.event.get(), 1 / 30, session.may_switch_device))
+            session.tick(inputs.read(pygame.event.get(), 1 / 30, session.phase != "running"))
 
     frames_of(2)
     pad.stick(1.0, 0.0)
@@ -309,7 +309,7 @@ def test_a_stick_held_on_the_device_that_is_not_in_use_does_not_begin_the_next_e
     pad.stick(1.0, 0.0)
     pygame.event.clear()
     for events in ([key("return")], [], [], []):
-        session.tick(inputs.read(events, 1 / 30, session.may_switch_device))
+        session.tick(inputs.read(events, 1 / 30, session.phase != "running"))
         written(session)
     assert session.phase == "ready" and session.kept == 1
     pad.unplug()
@@ -599,7 +599,7 @@ def test_the_command_adds_to_a_file_and_numbers_its_videos_on(tmp_path, monkeypa
     for _ in range(2):
         record(monkeypatch, script, "--task", "zigzag", "--out", tmp_path / "z.npz", "--video", tmp_path / "z.gif")
     assert len(load_demos(tmp_path / "z.npz")) == 2
-    assert "1 episodes recorded, 2 in" in capsys.readouterr().out
+    assert "1 episode recorded, 2 in" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.glob("*.gif")) == ["z-1.gif", "z-2.gif"]
 
 
@@ -615,7 +615,7 @@ def test_the_command_records_anybodys_environment(tmp_path, monkeypatch, capsys,
     record(monkeypatch, script, "--task", "Pendulum-v1", "--out", tmp_path / "p.npz")
     data = load_demos(tmp_path / "p.npz")
     assert data.task == "Pendulum-v1" and data.source["env_kwargs"] == {} and data[0].actions.max() == 2
-    assert "1 episodes recorded" in capsys.readouterr().out and not check_demos(data).mismatches
+    assert "1 episode recorded" in capsys.readouterr().out and not check_demos(data).mismatches
 
 
 def test_a_session_played_with_a_gamepad(tmp_path, display, saved_at_once):
@@ -790,7 +790,7 @@ def test_a_real_window_is_played_with_real_keys(tmp_path):
             assert process.poll() is None
             tool("keydown", "Up", "sleep", 0.3, "keyup", "Up")  # begins the episode; its step limit ends it
         tool("key", "Escape")
-        assert process.wait(60) == 0 and b"1 episodes recorded" in process.stdout.read()
+        assert process.wait(60) == 0 and b"1 episode recorded" in process.stdout.read()
     finally:
         server.terminate()
         server.wait()

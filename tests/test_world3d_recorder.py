@@ -85,7 +85,7 @@ def test_the_right_stick_alone_begins_an_episode_here(tmp_path: Path) -> None:
     ]
     frame = Screen("Tour", "test", Controls(), 480).draw(session, Reading())
     assert frame.shape == (480, 480 + PANEL, 3) and frame[:, :480].std() > 20
-    session.env.close()
+    session.close()
 
 
 def test_a_mapping_can_give_the_camera_other_axes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What sticks, buttons and keys mean: a JSON file that a person can edit.
+"""What a person does with sticks, buttons and keys, and what these mean: a JSON file that a person can edit.
 
 Axes and buttons of game controllers have SDL's names; a number is an axis or a button as the device itself counts
 them, which works for every joystick. An entry that a file leaves out keeps its default.
@@ -7,6 +7,7 @@ them, which works for every joystick. An entry that a file leaves out keeps its 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,7 +19,6 @@ Direction = Literal["left", "right", "up", "down", "slow", "turn_left", "turn_ri
 Command = Literal["pause", "redo", "finish", "quit"]
 Action = Literal[Direction, Command]
 COMMANDS: tuple[Command, ...] = get_args(Command)
-ACTIONS: tuple[Action, ...] = get_args(Action)
 
 AXES = {"leftx": 0, "lefty": 1, "rightx": 2, "righty": 3}
 _FRONT = ("a", "b", "x", "y", "back", "guide", "start", "leftstick", "rightstick")
@@ -28,48 +28,61 @@ RAW_BUTTONS = {"a": 0, "b": 1, "x": 2, "y": 3, "leftshoulder": 4, "rightshoulder
 """Where joysticks that SDL has no layout for most often have these buttons."""
 
 Bound = str | int | tuple[str | int, ...]
-DEFAULT_BUTTONS: dict[Action, Bound] = {
-    "left": ("dpleft",),
-    "right": ("dpright",),
-    "up": ("dpup",),
-    "down": ("dpdown",),
-    "pause": ("start",),
-    "redo": ("b",),
-    "finish": ("y",),
-    "quit": ("back",),
+DEFAULTS: dict[Action, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "left": (("left", "a"), ("dpleft",)),
+    "right": (("right", "d"), ("dpright",)),
+    "up": (("up", "w"), ("dpup",)),
+    "down": (("down", "s"), ("dpdown",)),
+    "slow": (("left shift", "right shift"), ()),
+    "turn_left": (("j",), ()),
+    "turn_right": (("l",), ()),
+    "look_up": (("i",), ()),
+    "look_down": (("k",), ()),
+    "pause": (("p", "space"), ("start",)),
+    "redo": (("r", "backspace"), ("b",)),
+    "finish": (("return",), ("y",)),
+    "quit": (("escape",), ("back",)),
 }
-DEFAULT_KEYS: dict[Action, Bound] = {
-    "left": ("left", "a"),
-    "right": ("right", "d"),
-    "up": ("up", "w"),
-    "down": ("down", "s"),
-    "slow": ("left shift", "right shift"),
-    "turn_left": ("j",),
-    "turn_right": ("l",),
-    "look_up": ("i",),
-    "look_down": ("k",),
-    "pause": ("p", "space"),
-    "redo": ("r", "backspace"),
-    "finish": ("return",),
-    "quit": ("escape",),
-}
+"""The keys and the buttons of every action."""
+
+Stick = tuple[float, float]
+KEYBOARD = "keyboard"
+DEFLECTED = 0.3
+"""From this deflection on, a stick is being used; below, it may only be worn out."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the person does at one moment."""
+
+    stick: Stick = (0.0, 0.0)  # x to the right, y down
+    commands: tuple[Command, ...] = ()
+    device: str = KEYBOARD
+    unplugged: str | None = None  # the name of the device in use, if it has just been unplugged
+    camera: Stick = (0.0, 0.0)  # the right stick: turn to the right, look down
+
+    def drive(self, source: str) -> float:
+        """Return the value of an axis, such as `x` or `-look`, in [-1, 1]."""
+        values = dict(zip(("x", "y", "turn", "look"), (*self.stick, *self.camera), strict=True))
+        value = min(max(values[source.removeprefix("-")], -1.0), 1.0)
+        return -value if source.startswith("-") else value
 
 
 def _as_tuple(bound: Bound) -> tuple[str | int, ...]:
     return bound if isinstance(bound, tuple) else (bound,)
 
 
-def _merge(section: str, given: dict[Action, Bound], default: dict[Action, Bound]) -> dict[Action, Bound]:
-    """Return the default bindings with the given ones, which take their keys or buttons from other actions."""
-    taken = [each for bound in given.values() for each in _as_tuple(bound)]
+def _merge(section: str, given: dict[Action, Bound], usual: dict[Action, tuple[str, ...]]) -> dict[Action, Bound]:
+    """Return the usual bindings with the given ones, which take their keys or buttons from other actions."""
+    taken = {each for bound in given.values() for each in _as_tuple(bound)}
     merged: dict[Action, Bound] = {}
-    meanings: dict[str | int, Action] = {}
-    for action in ACTIONS:
-        usual = tuple(each for each in _as_tuple(default.get(action, ())) if each not in taken)
-        merged[action] = _as_tuple(given.get(action, usual))
-        for each in _as_tuple(merged[action]):
-            if meanings.setdefault(each, action) != action:
-                raise ValueError(f"'{section}' gives {each!r} to {meanings[each]} and to {action}: choose one")
+    owners: dict[str | int, Action] = {}
+    for action in DEFAULTS:
+        left = tuple(each for each in usual[action] if each not in taken)
+        merged[action] = bound = _as_tuple(given.get(action, left))
+        for each in bound:
+            if owners.setdefault(each, action) != action:
+                raise ValueError(f"'{section}' gives {each!r} to {owners[each]} and to {action}: choose one")
     return merged
 
 
@@ -103,9 +116,11 @@ class Controls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: dict[Action, Bound] = {}
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "buttons", _merge("buttons", self.buttons, DEFAULT_BUTTONS))
-        msgspec.structs.force_setattr(self, "keys", _merge("keys", self.keys, DEFAULT_KEYS))
-        for action in ACTIONS:
+        buttons = _merge("buttons", self.buttons, {action: buttons for action, (_, buttons) in DEFAULTS.items()})
+        keys = _merge("keys", self.keys, {action: keys for action, (keys, _) in DEFAULTS.items()})
+        msgspec.structs.force_setattr(self, "buttons", buttons)
+        msgspec.structs.force_setattr(self, "keys", keys)
+        for action in DEFAULTS:
             for button in self.buttons_for(action):
                 _check_name(f"button for {action}", button, BUTTONS)
             for key in _as_tuple(self.keys[action]):

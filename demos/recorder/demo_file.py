@@ -19,11 +19,7 @@ class DemoFile:
     """The file that is recorded to: rewritten whole, in the background, whenever an episode is kept or dropped.
 
     Writing takes longer the more episodes there are; the person does not wait for it, but the next episode does.
-
-    Args:
-        path: an existing file is added to if it has the same task and the same environment's arguments.
-        task: the task that is played.
-        env_kwargs: the environment's arguments.
+    An existing file is added to if it has the same task and the same arguments of the environment.
     """
 
     def __init__(self, path: str | Path, task: Task, env_kwargs: Mapping[str, Any]) -> None:
@@ -33,7 +29,7 @@ class DemoFile:
         self._parts = [load_demos(self.path)] if self.path.exists() else []
         for part in self._parts:
             self._check(part)
-        self.num_before = sum(map(len, self._parts))  # episodes that the file held at the start
+        self.num_before = len(self)  # episodes that the file held at the start
         writable_folder(self.path.parent)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="save")
         self._writing: Future[None] | None = None
@@ -90,17 +86,14 @@ class DemoFile:
             raise ValueError(
                 f"'{self.path}' holds demonstrations of {before.task}, not of {self.task.name}: give another --out"
             )
-        ours = _plain({**self.task.defaults, **self.env_kwargs})
         for source in before.source.get("parts", [before.source]):
-            theirs = _plain({**self.task.defaults, **source.get("env_kwargs", {})})
+            ours = {**self.task.defaults, **self.env_kwargs}
+            theirs = {**self.task.defaults, **source.get("env_kwargs", {})}
             for name in ours.keys() | theirs.keys():
-                if ours.get(name) != theirs.get(name):
+                # A tuple comes back from the file as a list.
+                mine, other = (list(v) if isinstance(v, tuple) else v for v in (ours.get(name), theirs.get(name)))
+                if mine != other:
                     raise ValueError(
-                        f"'{self.path}' was recorded with another {name} ({theirs.get(name)!r}, "
-                        f"not {ours.get(name)!r}): give the same one, or another --out"
+                        f"'{self.path}' was recorded with another {name} ({other!r}, not {mine!r}): "
+                        "give the same one, or another --out"
                     )
-
-
-def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as JSON gives them back."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()}

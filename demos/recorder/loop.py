@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pygame
 
-from pidm_nav.demos.recorder.devices import Inputs, Reading
+from pidm_nav.demos.recorder.controls import Reading
+from pidm_nav.demos.recorder.devices import Inputs
 from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Session
-
-if TYPE_CHECKING:
-    import pygame
+from pidm_nav.video import Window
 
 MOST_UNDRAWN = 3
 """Steps in a row whose picture may be left out."""
 
 
 class Pace:
-    """Holds a frame rate, and measures the one achieved.
-
-    Args:
-        fps: frames per second.
-        now: reads a clock, in seconds.
-        sleep: waits that long on this clock.
-    """
+    """Holds a frame rate, and measures the one achieved, by a clock in seconds and a function that waits on it."""
 
     def __init__(
         self,
@@ -64,6 +57,7 @@ class Pace:
 
 def run(session: Session, inputs: Inputs, screen: Screen, pace: Pace) -> None:
     """Let the person play until the session is over; all that was kept is on disk afterwards."""
+    window = Window(f"pidm-nav: {screen.title}")
     reading = Reading(device=inputs.active.name)
     undrawn = 0
     try:
@@ -73,13 +67,14 @@ def run(session: Session, inputs: Inputs, screen: Screen, pace: Pace) -> None:
             # A busy machine draws fewer pictures, not fewer steps.
             undrawn = undrawn + 1 if running and pace.late and undrawn < MOST_UNDRAWN else 0
             if not undrawn:
-                events = screen.show(session, reading)
+                events = window.show(screen.draw(session, reading), fps=0)  # the pace keeps the time
             pace.wait(measure=running)
-            events += screen.events()
-            reading = inputs.read(events, pace.period, session.may_switch_device)
+            if not window.closed:
+                events += pygame.event.get()
+            reading = inputs.read(events, pace.period, may_switch=not running)
             session.tick(reading)
     except KeyboardInterrupt:
         session.phase = "over"
     finally:
-        screen.close()
+        window.close()
         session.close()

@@ -9,7 +9,8 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pidm_nav.demos.recorder.devices import Reading
+from pidm_nav.console import counted
+from pidm_nav.demos.recorder.controls import Reading
 from pidm_nav.rollout import Policy, Rollout
 from pidm_nav.tasks import Task
 from pidm_nav.world2d.state import POSITION
@@ -24,39 +25,22 @@ class Player:
     def reset(self, seed: int) -> None:
         """Begin an episode."""
         self.rollout = Rollout(self.policy, self.env, [seed])
-        self.trace = [self.state[POSITION]]
+        self.trace: list[NDArray[Any]] = []
+        self._look()
 
     def step(self) -> None:
         """Act once, unless the episode has ended."""
         if not self.rollout.done:
             self.rollout.step()
-            self.trace.append(self.state[POSITION])
+            self._look()
 
-    @property
-    def state(self) -> NDArray[Any]:
-        """The state vector, or the observation where the environment has no state vector."""
-        state: NDArray[Any] = self.rollout.states[0]
-        return state
-
-    @property
-    def steps(self) -> int:
-        """The number of steps of the episode so far."""
-        return int(self.rollout.steps[0])
-
-    @property
-    def goals_reached(self) -> int:
-        """The number of goals reached so far."""
-        return int(self.rollout.goals_reached[0])
-
-    @property
-    def num_goals(self) -> int:
-        """The number of goals; 0 where the environment has none."""
-        return int(self.info("num_goals", 0))
-
-    @property
-    def total(self) -> float:
-        """The sum of rewards so far."""
-        return float(self.rollout.returns[0])
+    def _look(self) -> None:
+        self.state: NDArray[Any] = self.rollout.states[0]  # the observation where there is no state vector
+        self.steps = int(self.rollout.steps[0])
+        self.num_goals = int(self.info("num_goals", 0))  # 0 where the environment has none
+        self.goals_reached = int(self.rollout.goals_reached[0])
+        self.total = float(self.rollout.returns[0])  # the sum of rewards so far
+        self.trace.append(self.state[POSITION])
 
     def info(self, key: str, default: Any) -> Any:
         """Return what the environment told in the last step."""
@@ -94,13 +78,7 @@ class Person(Player):
 
 
 class Rival(Player):
-    """A policy that makes one step for each of the person's, with the same noise.
-
-    Args:
-        name: what to call it.
-        policy: any policy.
-        env: the person's task and dynamics in a vector environment of one row, with what the policy observes.
-    """
+    """A policy that makes one step for each of the person's, with the same noise; its observations may be others."""
 
     def __init__(self, name: str, policy: Policy, env: VectorEnv[Any, Any, Any]) -> None:
         super().__init__(policy, env)
@@ -112,16 +90,14 @@ class Rival(Player):
         while not self.rollout.done:
             self.step()
         if person.num_goals:
-            you, they = f"{person.goals_reached} goals in {person.steps} steps", f"{self.goals_reached} in {self.steps}"
+            you, they = counted(person.goals_reached, "goal"), str(self.goals_reached)
             lead = float(person.goals_reached - self.goals_reached)
-            if (
-                not lead and person.goals_reached == person.num_goals
-            ):  # else, how long it took to get stuck is no matter
+            if not lead and person.goals_reached == person.num_goals:  # how long it took to get stuck is no matter
                 lead = self.steps - person.steps
         else:
-            you, they = f"return {person.total:.1f} in {person.steps} steps", f"{self.total:.1f} in {self.steps}"
+            you, they = f"return {person.total:.1f}", f"{self.total:.1f}"
             lead = person.total - self.total if person.rollout.done else -np.inf  # giving up loses
         self.wins += lead > 0
         self.losses += lead < 0
         verdict = "You win" if lead > 0 else f"{self.name} wins" if lead < 0 else "A draw"
-        return f"{verdict}! You: {you}. {self.name}: {they}."
+        return f"{verdict}! You: {you} in {counted(person.steps, 'step')}. {self.name}: {they} in {self.steps}."

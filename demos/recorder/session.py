@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-from pidm_nav.demos.recorder.controls import Command
+from pidm_nav.console import counted
+from pidm_nav.demos.recorder.controls import DEFLECTED, Command, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import DEFLECTED, Reading
-from pidm_nav.demos.recorder.players import Person, Rival
+from pidm_nav.demos.recorder.players import Person, Player, Rival
 from pidm_nav.tasks import Task
 
 Phase = Literal["ready", "running", "paused", "complete", "over"]
@@ -44,14 +44,9 @@ class Rules:
 
 
 class Session:
-    """The episodes that a person plays: fed with readings, one per frame, it steps the environment.
+    """The episodes that a person plays, alone or with a rival, and that a file may keep.
 
-    Args:
-        task: what is played.
-        env_kwargs: the environment's arguments.
-        rules: how many episodes there are, how they begin and which ones are kept.
-        file: where kept episodes go; None keeps nothing.
-        rival: who plays along.
+    Fed with readings, one per frame, it steps the environment.
     """
 
     def __init__(
@@ -67,21 +62,15 @@ class Session:
             raise ValueError(f"{option} is {rules.episodes}: it must be at least 1")
         self.task, self.rules, self.file, self.rival = task, rules, file, rival
         self.layout = task.layout(env_kwargs) if task.shows_goals else None  # the map, where it is drawn from states
-        self.env = task.make_vec(1, render_mode=None if task.shows_goals else "rgb_array", **env_kwargs)
-        self.person = Person(task, self.env)
+        render_mode = None if task.shows_goals else "rgb_array"
+        self.person = Person(task, task.make_vec(1, render_mode=render_mode, **env_kwargs))
+        self._players: list[Player] = [self.person] if rival is None else [self.person, rival]
         self.kept = 0
         self.message = ""
         self.results: list[str] = []  # what was said at the end of each episode
-        self.phase: Phase = "ready"
-        self._paused_in: Phase = "ready"
         used = file.seeds if file is not None else set()
         self._seeds: Iterator[int] = (seed for seed in count(rules.seed) if seed not in used)
         self._begin()
-
-    @property
-    def may_switch_device(self) -> bool:
-        """Whether the person may take up another device: not while an episode runs."""
-        return self.phase != "running"
 
     @property
     def seconds_left(self) -> float:
@@ -90,23 +79,21 @@ class Session:
 
     def meanings(self) -> dict[Command, str]:
         """Return what the commands do now; one that does nothing has an empty text."""
-        playing = self.file is None
-        if not self.person.steps:
-            redo = f"drop episode {self.kept}" if self._droppable else ""
-            pause = "go on" if self.phase == "paused" else "pause" if self.rules.countdown else ""
-            return {"pause": pause, "redo": redo, "finish": "finish", "quit": "quit"}
-        keep = "not kept" if self.rules.only_success else "keep it"
-        return {
-            "pause": "go on" if self.phase == "paused" else "pause",
-            "redo": "start over" if playing else "drop and start over",
-            "finish": "end it here" if playing else f"end it here, {keep}",
-            "quit": "quit" if playing else "quit, drop this one",
-        }
+        pause = "pause" if self.person.steps or self.rules.countdown else ""
+        redo, finish, leave = f"drop episode {self.kept}" if self._droppable else "", "finish", "quit"
+        if self.person.steps:
+            redo, finish = "start over", "end it here"
+            if self.file is not None:
+                keep = "not kept" if self.rules.only_success else "keep it"
+                redo, finish, leave = f"drop and {redo}", f"{finish}, {keep}", "quit, drop this one"
+        pause = "go on" if self.phase == "paused" else pause
+        return {"pause": pause, "redo": redo, "finish": finish, "quit": leave}
 
     def tick(self, reading: Reading) -> None:
         """Take in what the person does in one frame."""
         if reading.unplugged is not None:
-            self._pause_unplugged(reading.unplugged)
+            self.phase = "paused" if self.phase == "running" else self.phase
+            self.message = f"{reading.unplugged} was unplugged"
         episode = self.person.rollout
         for command in reading.commands:
             self._obey(command)
@@ -117,21 +104,19 @@ class Session:
 
     def close(self) -> None:
         """Close the environments, and wait until all that was kept is on disk."""
-        self.env.close()
-        if self.rival is not None:
-            self.rival.env.close()
+        for player in self._players:
+            player.env.close()
         if self.file is not None:
             self.file.close()
 
-    def _begin(self) -> None:
-        """Make the next episode ready."""
+    def _begin(self, droppable: bool = False) -> None:
+        """Make the next episode ready; the last one may be droppable until it starts."""
         seed = next(self._seeds)
-        self.person.reset(seed)
-        if self.rival is not None:
-            self.rival.reset(seed)
-        self.phase = "ready"
+        for player in self._players:
+            player.reset(seed)
+        self.phase: Phase = "ready"
         self._devices: list[str] = []
-        self._droppable = False
+        self._droppable = droppable
         self._let_go = False  # a stick still held from the last episode must not begin this one
         self._countdown = round(self.rules.countdown * self.rules.fps)
 
@@ -149,9 +134,8 @@ class Session:
         if reading.device not in self._devices:
             self._devices.append(reading.device)
         self.person.read(reading)
-        self.person.step()
-        if self.rival is not None:
-            self.rival.step()
+        for player in self._players:
+            player.step()
         if self.person.rollout.done:
             self._end()
 
@@ -160,36 +144,35 @@ class Session:
         (episode,) = self.person.rollout.episodes()
         episode = replace(episode, truncated=not episode.terminated)  # also one that the person ends here
         kept = episode.success or not self.rules.only_success
-        result = f"{len(episode)} steps, return {self.person.total:.1f}"
-        if self.person.num_goals:
-            result = f"{self.person.goals_reached} of {self.person.num_goals} goals in {len(episode)} steps"
         self.kept += kept
+        steps, goals = counted(len(episode), "step"), counted(self.person.num_goals, "goal")
+        result = f"{steps}, return {self.person.total:.1f}"
+        if self.person.num_goals:
+            result = f"{self.person.goals_reached} of {goals} in {steps}"
         if self.rival is not None:
-            self.message = self.rival.compare(self.person)
-        elif self.file is None:
-            self.message = result
-        else:
-            not_kept = "Not kept, as only successes are"
-            self.message = f"{f'Episode {self.kept} kept' if kept else not_kept}: {result}"
-        self.results.append(self.message)
+            result = self.rival.compare(self.person)
+        elif self.file is not None:
+            result = f"{f'Episode {self.kept} kept' if kept else 'Not kept, as only successes are'}: {result}"
+        self.message = result
+        self.results.append(result)
         if kept and self.file is not None:
             self.file.append(episode, {"device": ", ".join(self._devices), "fps": self.rules.fps})
-        self._begin()
-        self._droppable = kept and self.file is not None
+        self._begin(droppable=kept and self.file is not None)
         if self.kept == self.rules.episodes:
             self.phase = "complete"
 
     def _obey(self, command: Command) -> None:
-        if command == "quit":
+        begun = self.person.steps > 0
+        if command == "quit" or (command == "finish" and not begun):
             self.phase = "over"
-        elif command == "pause":
-            self._pause()
         elif command == "finish":
-            if self.person.steps:
-                self._end()
-            else:
-                self.phase = "over"
-        elif self.person.steps:
+            self._end()
+        elif command == "pause":
+            if self.phase == "paused":
+                self.phase = "running" if begun else "ready"
+            elif self.phase == "running" or (self.phase == "ready" and self.rules.countdown):
+                self.phase = "paused"
+        elif begun:
             self.message = "Dropped; again from the start"
             self._begin()
         elif self._droppable and self.file is not None:
@@ -199,14 +182,3 @@ class Session:
             self._begin()
         else:
             self.message = "There is nothing to drop"
-
-    def _pause(self) -> None:
-        if self.phase == "paused":
-            self.phase = self._paused_in
-        elif self.phase == "running" or (self.phase == "ready" and self.rules.countdown):
-            self._paused_in, self.phase = self.phase, "paused"
-
-    def _pause_unplugged(self, device: str) -> None:
-        if self.phase == "running":
-            self._pause()
-        self.message = f"{device} was unplugged"

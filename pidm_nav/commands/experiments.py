@@ -15,7 +15,8 @@ from pidm_nav.console import console, print_table, progress_bar, say
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import mean_curve
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
-from pidm_nav.experiments.results import Cell, JobResult, make_curves, task_title
+from pidm_nav.experiments.results import Cell, JobResult, make_curves
+from pidm_nav.plots import task_title
 
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
 

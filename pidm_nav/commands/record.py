@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
-from pidm_nav.console import print_table, say
+from pidm_nav.console import counted, print_table, say
 from pidm_nav.demos.experts import EXPERTS, make_expert
-from pidm_nav.demos.recorder import loop
-from pidm_nav.demos.recorder.controls import Controls, read_controls, write_controls
+from pidm_nav.demos.recorder.controls import KEYBOARD, Controls, read_controls, write_controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import KEYBOARD, Inputs, list_devices
 from pidm_nav.demos.recorder.players import Rival
-from pidm_nav.demos.recorder.screen import Screen, require_display
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_frames
 from pidm_nav.tasks import Task, find_task
@@ -58,10 +55,13 @@ class Seat:
 
     def play(self, session: Session, controls: Controls, subtitle: str) -> str:
         """Let the person play a session, and return the frame rate achieved."""
-        require_display()
+        from pidm_nav.demos.recorder import loop, screen
+        from pidm_nav.demos.recorder.devices import Inputs
+
+        screen.require_display()
         inputs = Inputs(controls, self.device)
         pace = loop.Pace(session.rules.fps)
-        loop.run(session, inputs, Screen(session.task.title, subtitle, controls, self.size), pace)
+        loop.run(session, inputs, screen.Screen(session.task.title, subtitle, controls, self.size), pace)
         return pace.report()
 
 
@@ -88,16 +88,16 @@ class Record(Seat):
     def run(self) -> None:
         """Record the episodes, and print where they are."""
         if self.write_mapping is not None:
-            self._write_mapping(self.write_mapping)
+            if self.write_mapping.exists():
+                raise FileExistsError(f"'{self.write_mapping}' exists: choose another name for the mapping")
+            write_controls(self.write_mapping)
+            say(
+                f"the default mapping is in {self.write_mapping}: edit it and give it as --mapping {self.write_mapping}"
+            )
             return
         controls = self.controls()
         if self.list_devices:
-            rows = [
-                {"device": str(number), "name": pad.name, "kind": pad.kind, "guid": pad.guid}
-                for number, pad in enumerate(list_devices(controls), start=1)
-            ]
-            rows.append({"device": KEYBOARD, "name": KEYBOARD, "kind": "arrows and WASD", "guid": ""})
-            print_table(rows, {"device": "--device", "name": "Name", "kind": "Kind", "guid": "SDL's id"})
+            _print_devices(controls)
             return
         if self.video is not None:
             check_video_name(self.video)
@@ -111,7 +111,7 @@ class Record(Seat):
         if not len(file):
             say(f"no episode was kept, so there is no {file.path}")
             return
-        say(f"{session.kept} episodes recorded, {len(file)} in {file.path}\n{rate}")
+        say(f"{counted(session.kept, 'episode')} recorded, {len(file)} in {file.path}\n{rate}")
         for number, episode in enumerate(file.added, start=file.num_before + 1):
             if self.video is not None:
                 path = self.video.with_name(f"{self.video.stem}-{number}{self.video.suffix}")
@@ -120,11 +120,14 @@ class Record(Seat):
         if session.kept:
             say(f"next: pidm-nav train --demos {file.path}", style="bold")
 
-    def _write_mapping(self, path: Path) -> None:
-        if path.exists():
-            raise FileExistsError(f"'{path}' exists: choose another name for the mapping")
-        write_controls(path)
-        say(f"the default mapping is in {path}: edit it and give it as --mapping {path}")
+
+def _print_devices(controls: Controls) -> None:
+    from pidm_nav.demos.recorder.devices import list_devices
+
+    pads = [(str(number), pad.name, pad.kind, pad.guid) for number, pad in enumerate(list_devices(controls), start=1)]
+    columns = ("--device", "Name", "Kind", "SDL's id")
+    rows = [*pads, (KEYBOARD, KEYBOARD, "arrows and WASD", "")]
+    print_table([dict(zip(columns, row, strict=True)) for row in rows])
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,9 @@ class Play(Seat):
         if trained is not None:
             rival = _trained_rival(trained, task, env_kwargs)
         elif self.agent is not None:
-            rival = _expert_rival(self.agent, task, env_kwargs, self.seed)
+            layout = task.layout(env_kwargs) if "layout" in env_kwargs and self.agent in task.experts else None
+            expert = make_expert(self.agent, layout or task, **({} if self.agent == "astar" else {"seed": self.seed}))
+            rival = Rival("A*" if self.agent == "astar" else self.agent, expert, task.make_vec(1, **env_kwargs))
         session = Session(task, env_kwargs, rules, rival=rival)
         goal = "can you reach all goals?" if session.person.num_goals else "how much reward can you get?"
         rate = self.play(session, controls, goal if rival is None else f"you against {rival.name}")
@@ -188,11 +193,3 @@ def _trained_rival(agent: NavPolicy, task: Task, env_kwargs: dict[str, Any]) -> 
         trained_on = agent.description.get("task")
         raise ValueError(f"the agent was trained on {trained_on}, not on {task.name}: leave --task out")
     return Rival(agent.name.upper(), agent, env)
-
-
-def _expert_rival(name: str, task: Task, env_kwargs: dict[str, Any], seed: int) -> Rival:
-    """Return an expert, in an environment like the person's."""
-    layout = task.layout(env_kwargs) if "layout" in env_kwargs and name in task.experts else None
-    settings = {} if name == "astar" else {"seed": seed}
-    expert = make_expert(name, layout or task, **settings)
-    return Rival({"astar": "A*"}.get(name, name), expert, task.make_vec(1, **env_kwargs))
