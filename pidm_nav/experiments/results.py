@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from pidm_nav.demos.dataset import Summary
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.files import writable_folder, write_json
 from pidm_nav.tasks import TASKS
@@ -95,17 +96,11 @@ class JobResult(msgspec.Struct, omit_defaults=True):
         return self.checkpoints[-1].score
 
 
-class Demos(msgspec.Struct):
+@dataclass(frozen=True, kw_only=True)
+class Demos(Summary):
     """The columns of the paper's dataset tables, and a hash of the observations and actions."""
 
     made_by: str
-    task: str
-    episodes: int
-    total_steps: int
-    min_length: int
-    mean_length: float
-    max_length: int
-    success: float
     sha256: str
 
 
