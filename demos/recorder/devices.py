@@ -173,7 +173,7 @@ class Inputs:
         self._wanted = device
         self._keyboard = Keyboard(controls)
         self._pads = {pad.id: pad for pad in list_devices(controls)}
-        self.active = self._choose()
+        self.active: Keyboard | Gamepad = self._choose()
 
     def read(self, events: Sequence[pygame.event.Event], seconds: float, may_switch: bool = True) -> Reading:
         """Return what the person has done in the last seconds; another device may become the active one by its use."""
@@ -183,7 +183,7 @@ class Inputs:
                 self._plug_in(may_switch)
             elif event.type == pygame.JOYDEVICEREMOVED:
                 unplugged = self._unplug(event.instance_id) or unplugged
-        devices = (self._keyboard, *self._pads.values())
+        devices: list[Keyboard | Gamepad] = [self._keyboard, *self._pads.values()]
         actions = [action for device in devices for action in device.read(events)]
         sticks = {device: device.move(seconds) for device in devices}
         used = [device for device, both in sticks.items() if max(map(_deflection, both)) > DEFLECTED]

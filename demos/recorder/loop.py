@@ -22,10 +22,7 @@ class Pace:
     """Holds a frame rate, and measures the one achieved, by a clock in seconds and a function that waits on it."""
 
     def __init__(
-        self,
-        fps: float,
-        now: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
+        self, fps: float, now: Callable[[], float] = time.perf_counter, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self.period, self._now, self._sleep = 1 / fps, now, sleep
         self._due = self._last = now()

@@ -67,6 +67,7 @@ class Session:
         self._players: list[Player] = [self.person] if rival is None else [self.person, rival]
         self.kept = 0
         self.message = ""
+        self.phase: Phase = "ready"
         self.results: list[str] = []  # what was said at the end of each episode
         used = file.seeds if file is not None else set()
         self._seeds: Iterator[int] = (seed for seed in count(rules.seed) if seed not in used)
@@ -114,7 +115,7 @@ class Session:
         seed = next(self._seeds)
         for player in self._players:
             player.reset(seed)
-        self.phase: Phase = "ready"
+        self.phase = "ready"
         self._devices: list[str] = []
         self._droppable = droppable
         self._let_go = False  # a stick still held from the last episode must not begin this one
