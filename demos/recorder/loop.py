@@ -14,8 +14,7 @@ from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Session
 from pidm_nav.video import Window
 
-MOST_UNDRAWN = 3
-"""Steps in a row whose picture may be left out."""
+MOST_UNDRAWN = 3  # steps in a row whose picture may be left out
 
 
 class Pace:

@@ -23,8 +23,7 @@ from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
 
 PANEL, EDGE = 330, 24  # the width of the panel beside the world, and of its margins, in pixels
-RECENT = 90
-"""Steps of the trace that are drawn: older ones would cost more time than a frame has."""
+RECENT = 90  # steps of the trace that are drawn: older ones would cost more time than a frame has
 BACK: Color = (24, 27, 34)
 RAISED: Color = (42, 47, 58)
 DIM: Color = (148, 155, 170)
@@ -42,14 +41,7 @@ PLAYSTATION = {"a": "Cross", "b": "Circle", "x": "Square", "y": "Triangle", "bac
 
 
 class Screen:
-    """Draws sessions.
-
-    Args:
-        title: the task's title.
-        subtitle: what is going on, such as the file that is recorded to.
-        controls: what sticks, buttons and keys mean.
-        size: side of the square that shows the world, in pixels; None fits the desktop.
-    """
+    """Draws a session: the world in a square, whose size in pixels fits the desktop by default, and a panel beside it."""
 
     def __init__(self, title: str, subtitle: str, controls: Controls, size: int | None = None) -> None:
         if size is None:
