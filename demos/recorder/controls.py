@@ -24,10 +24,9 @@ AXES = {"leftx": 0, "lefty": 1, "rightx": 2, "righty": 3}
 _FRONT = ("a", "b", "x", "y", "back", "guide", "start", "leftstick", "rightstick")
 _OTHERS = ("leftshoulder", "rightshoulder", "dpup", "dpdown", "dpleft", "dpright")
 BUTTONS = {name: number for number, name in enumerate((*_FRONT, *_OTHERS))}
-RAW_BUTTONS = {"a": 0, "b": 1, "x": 2, "y": 3, "leftshoulder": 4, "rightshoulder": 5, "back": 6, "start": 7}
-"""Where joysticks that SDL has no layout for most often have these buttons."""
 
 Bound = str | int | tuple[str | int, ...]
+# The keys and the buttons of every action.
 DEFAULTS: dict[Action, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "left": (("left", "a"), ("dpleft",)),
     "right": (("right", "d"), ("dpright",)),
@@ -43,12 +42,10 @@ DEFAULTS: dict[Action, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "finish": (("return",), ("y",)),
     "quit": (("escape",), ("back",)),
 }
-"""The keys and the buttons of every action."""
 
 Stick = tuple[float, float]
 KEYBOARD = "keyboard"
-DEFLECTED = 0.3
-"""From this deflection on, a stick is being used; below, it may only be worn out."""
+DEFLECTED = 0.3  # from this deflection on, a stick is being used; below, it may only be worn out
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ class DemoFile:
             raise ValueError(
                 f"'{self.path}' holds demonstrations of {before.task}, not of {self.task.name}: give another --out"
             )
+        ours = {**self.task.defaults, **self.env_kwargs}
         for source in before.source.get("parts", [before.source]):
-            ours = {**self.task.defaults, **self.env_kwargs}
             theirs = {**self.task.defaults, **source.get("env_kwargs", {})}
             for name in ours.keys() | theirs.keys():
                 # A tuple comes back from the file as a list.

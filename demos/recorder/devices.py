@@ -8,31 +8,17 @@ from contextlib import suppress
 import pygame
 from pygame._sdl2 import controller
 
-from pidm_nav.demos.recorder.controls import (
-    AXES,
-    BUTTONS,
-    COMMANDS,
-    DEFAULTS,
-    DEFLECTED,
-    KEYBOARD,
-    RAW_BUTTONS,
-    Action,
-    Controls,
-    Reading,
-    Stick,
-)
+from pidm_nav.demos.recorder.controls import AXES, BUTTONS, COMMANDS, DEFLECTED, KEYBOARD, Action, Controls, Reading
 
+RAW_BUTTONS = {"a": 0, "b": 1, "x": 2, "y": 3, "leftshoulder": 4, "rightshoulder": 5, "back": 6, "start": 7}
+"""Where joysticks that SDL has no layout for most often have these buttons."""
 PRESS, RELEASE = 8.0, 16.0
 """Speed of a stick made of keys, per second: a held key deflects it fully within an eighth of a second."""
-SLOW = 0.5
-"""How far the keys deflect it while the key for `slow` is held."""
-DIRECTIONS: tuple[tuple[Action, Action], ...] = (
-    ("left", "right"),
-    ("up", "down"),
-    ("turn_left", "turn_right"),
-    ("look_up", "look_down"),
-)
-"""The actions that deflect x, y, turn and look to their negative and to their positive side."""
+SLOW = 0.5  # how far the keys deflect it while the key for `slow` is held
+NEGATIVE: tuple[Action, ...] = ("left", "up", "turn_left", "look_up")
+POSITIVE: tuple[Action, ...] = ("right", "down", "turn_right", "look_down")
+"""The actions that deflect x, y, turn and look to either side."""
+Sticks = tuple[tuple[float, float], tuple[float, float]]  # (x, y), (turn, look)
 
 
 class Device:
@@ -43,11 +29,11 @@ class Device:
         self.pressed: list[Action] = []  # since the last `move`
         self.position = (0.0, 0.0, 0.0, 0.0)  # x, y, turn, look
 
-    def move(self, seconds: float) -> tuple[Stick, Stick]:
+    def move(self, seconds: float) -> Sticks:
         """Return where both sticks are after this time; what was let go again at once still counts."""
         held = self.held.union(self.pressed)
         self.pressed = []
-        target = [float(positive in held) - float(negative in held) for negative, positive in DIRECTIONS]
+        target = [float(right in held) - float(left in held) for left, right in zip(NEGATIVE, POSITIVE, strict=True)]
         slow = SLOW if "slow" in held else 1.0
         reach = [slow * (0.5**0.5 if a and b else 1.0) for a, b in (target[:2], target[2:]) for _ in range(2)]
         x, y, turn, look = (
@@ -72,7 +58,7 @@ class Keyboard(Device):
     def __init__(self, controls: Controls) -> None:
         super().__init__()
         self._actions: dict[int, Action] = {}
-        for action in DEFAULTS:
+        for action in controls.keys:
             for key in controls.keys_for(action):
                 try:
                     self._actions[pygame.key.key_code(key)] = action
@@ -112,7 +98,7 @@ class Gamepad(Device):
         self._wires: dict[str, str] = self._controller.get_mapping() if self._controller else {}
         self._down: set[str | int] = set()
         self._actions: dict[str | int, Action] = {}
-        for action in DEFAULTS:
+        for action in controls.buttons:
             for button in controls.buttons_for(action):
                 if isinstance(button, str) and not self._controller:
                     button = RAW_BUTTONS.get(button, self._joystick.get_numbuttons())
@@ -135,7 +121,7 @@ class Gamepad(Device):
         self._down = down
         return self.pressed
 
-    def move(self, seconds: float) -> tuple[Stick, Stick]:
+    def move(self, seconds: float) -> Sticks:
         """Return both sticks, or what buttons such as the direction pad do in their place where that is further."""
         x, y, turn, look = (
             self._axis(getattr(self._axes, name)) * (-1 if getattr(self._axes, f"invert_{name}") else 1)
@@ -162,10 +148,8 @@ class Gamepad(Device):
 class Inputs:
     """All devices: one of them moves the agent, and the commands of every device work.
 
-    Args:
-        controls: what sticks, buttons and keys mean.
-        device: `keyboard`, a number or part of a name as `list_devices` shows them; None takes a gamepad if there
-            is one, and between episodes whichever device is being used.
+    The device is `keyboard`, a number or part of a name as `list_devices` shows them; None takes a gamepad if there is
+    one, and between episodes whichever device is being used.
     """
 
     def __init__(self, controls: Controls, device: str | None = None) -> None:
@@ -173,7 +157,7 @@ class Inputs:
         self._wanted = device
         self._keyboard = Keyboard(controls)
         self._pads = {pad.id: pad for pad in list_devices(controls)}
-        self.active = self._choose()
+        self.active: Keyboard | Gamepad = self._choose()
 
     def read(self, events: Sequence[pygame.event.Event], seconds: float, may_switch: bool = True) -> Reading:
         """Return what the person has done in the last seconds; another device may become the active one by its use."""
@@ -183,7 +167,7 @@ class Inputs:
                 self._plug_in(may_switch)
             elif event.type == pygame.JOYDEVICEREMOVED:
                 unplugged = self._unplug(event.instance_id) or unplugged
-        devices = (self._keyboard, *self._pads.values())
+        devices: list[Keyboard | Gamepad] = [self._keyboard, *self._pads.values()]
         actions = [action for device in devices for action in device.read(events)]
         sticks = {device: device.move(seconds) for device in devices}
         used = [device for device, both in sticks.items() if max(map(_deflection, both)) > DEFLECTED]

@@ -14,18 +14,14 @@ from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Session
 from pidm_nav.video import Window
 
-MOST_UNDRAWN = 3
-"""Steps in a row whose picture may be left out."""
+MOST_UNDRAWN = 3  # steps in a row whose picture may be left out
 
 
 class Pace:
     """Holds a frame rate, and measures the one achieved, by a clock in seconds and a function that waits on it."""
 
     def __init__(
-        self,
-        fps: float,
-        now: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
+        self, fps: float, now: Callable[[], float] = time.perf_counter, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self.period, self._now, self._sleep = 1 / fps, now, sleep
         self._due = self._last = now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,13 +17,13 @@ from pidm_nav.console import counted
 from pidm_nav.demos.recorder.controls import KEYBOARD, Action, Axes, Controls, Reading
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
-from pidm_nav.world2d.drawing import COLORS, TRACE, Color, Frame, view_room
+from pidm_nav.video import Frame
+from pidm_nav.world2d.drawing import COLORS, TRACE, Color, view_room
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
 
 PANEL, EDGE = 330, 24  # the width of the panel beside the world, and of its margins, in pixels
-RECENT = 90
-"""Steps of the trace that are drawn: older ones would cost more time than a frame has."""
+RECENT = 90  # steps of the trace that are drawn: older ones would cost more time than a frame has
 BACK: Color = (24, 27, 34)
 RAISED: Color = (42, 47, 58)
 DIM: Color = (148, 155, 170)
@@ -40,14 +41,7 @@ PLAYSTATION = {"a": "Cross", "b": "Circle", "x": "Square", "y": "Triangle", "bac
 
 
 class Screen:
-    """Draws a session.
-
-    Args:
-        title: the task's title.
-        subtitle: what is going on, such as the file that is recorded to.
-        controls: what sticks, buttons and keys mean.
-        size: side of the square that shows the world, in pixels; None fits the desktop.
-    """
+    """Draws a session: the world in a square, whose size in pixels fits the desktop by default, and a panel beside it."""
 
     def __init__(self, title: str, subtitle: str, controls: Controls, size: int | None = None) -> None:
         if size is None:
@@ -67,7 +61,9 @@ class Screen:
         self._canvas = pygame.image.frombuffer(frame.data, (self.size + PANEL, self.size), "RGB")
         self._canvas.fill(BACK)
         if session.layout is None:
-            self._draw_picture(session.person)
+            picture = pygame.surfarray.make_surface(session.person.rollout.picture(0).swapaxes(0, 1))
+            area = picture.get_rect().fit((0, 0, self.size, self.size))
+            self._canvas.blit(pygame.transform.smoothscale(picture, area.size), area)
         else:
             place, trace = (self.size, self.size), session.person.trace[-RECENT:]
             frame[:, : self.size] = render_state(session.layout, session.person.state, place, trace)
@@ -82,12 +78,6 @@ class Screen:
         if session.message and bottom - top > 40:
             self._draw_message(session.message, top, bottom)
         return frame
-
-    def _draw_picture(self, person: Player) -> None:
-        """Draw what the environment renders, scaled to fit."""
-        picture = pygame.surfarray.make_surface(person.rollout.picture(0).swapaxes(0, 1))
-        area = picture.get_rect().fit((0, 0, self.size, self.size))
-        self._canvas.blit(pygame.transform.smoothscale(picture, area.size), area)
 
     def _draw_ghost(self, rival: Rival, layout: Layout) -> None:
         """Draw the rival on the map: a line, and a translucent box."""
@@ -166,16 +156,16 @@ class Screen:
 
     def _movement(self, device: str, has_camera: bool) -> str:
         """Say what moves and turns, such as `↑←↓→ or WASD move, Shift slows`."""
-        axes, slow = self.controls.stick, ()
+        axes = self.controls.stick
+        slow = [f"{_key(key)} slows" for key in self.controls.keys_for("slow")[:1] if device == KEYBOARD]
         if device == KEYBOARD:
             turn = self._keys("look_up", "turn_left", "look_down", "turn_right")
             said = [f"{self._keys('up', 'left', 'down', 'right')} move", f"{turn} turn"]
-            slow = self.controls.keys_for("slow")[:1]
         elif axes == Axes():
             said = ["left stick moves", "right stick turns"]
         else:
             said = [f"axes {axes.x} and {axes.y} move", f"axes {axes.turn} and {axes.look} turn"]
-        return ", ".join([*said[: 1 + has_camera], *(f"{_key(key)} slows" for key in slow)])
+        return ", ".join(said[: 1 + has_camera] + slow)
 
     def _keys(self, *actions: Action) -> str:
         """Return the keys of these actions, such as `↑←↓→ or WASD`."""
@@ -217,9 +207,8 @@ def _score(session: Session) -> Iterator[Row]:
         players = [("You", person, TRACE), (rival.name, rival, GHOST)]
     for name, player, color in players:
         if person.num_goals:
-            goals = str(person.num_goals) if rival is None else counted(person.num_goals, "goal")
-            part = player.goals_reached / person.num_goals
-            yield name or "Goals", f"{player.goals_reached} of {goals}", part, color
+            of = str(person.num_goals) if rival is None else counted(person.num_goals, "goal")
+            yield name or "Goals", f"{player.goals_reached} of {of}", player.goals_reached / person.num_goals, color
         else:
             yield name or "Return", f"{'' if rival is None else 'return '}{player.total:.1f}", None, color
     milestone = str(person.info("milestone", ""))
@@ -237,21 +226,19 @@ def _score(session: Session) -> Iterator[Row]:
 def require_display() -> None:
     """Raise OSError where no window can be opened."""
     named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
-    try:
-        if sys.platform.startswith("linux") and not os.environ.keys() & named:
-            raise pygame.error("no display")  # where SDL would print a second complaint
-        pygame.display.init()
-        # With no display at hand SDL may pick a driver that draws nowhere and say nothing.
-        if pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
-            raise pygame.error("no display")
-    except pygame.error:
-        pygame.display.quit()
-        pygame.joystick.init()
-        device = "" if pygame.joystick.get_count() else " and no game controller"
-        raise OSError(
-            f"there is no display to open a window on{device}: run this on a desktop, "
-            "or let an expert make demonstrations with pidm-nav collect"
-        ) from None
+    if not sys.platform.startswith("linux") or os.environ.keys() & named:  # elsewhere SDL would print its own complaint
+        with suppress(pygame.error):
+            pygame.display.init()
+            # With no display at hand SDL may pick a driver that draws nowhere and say nothing.
+            if pygame.display.get_driver() != "offscreen" or "SDL_VIDEODRIVER" in os.environ:
+                return
+    pygame.display.quit()
+    pygame.joystick.init()
+    device = "" if pygame.joystick.get_count() else " and no game controller"
+    raise OSError(
+        f"there is no display to open a window on{device}: run this on a desktop, "
+        "or let an expert make demonstrations with pidm-nav collect"
+    )
 
 
 def _key(name: str) -> str:

@@ -20,8 +20,7 @@ from pidm_nav.demos.recorder.players import Person, Player, Rival
 from pidm_nav.tasks import Task
 
 Phase = Literal["ready", "running", "paused", "complete", "over"]
-NEUTRAL = 0.2
-"""Below this deflection, a stick counts as let go."""
+NEUTRAL = 0.2  # below this deflection, a stick counts as let go
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,7 @@ class Session:
         self._players: list[Player] = [self.person] if rival is None else [self.person, rival]
         self.kept = 0
         self.message = ""
+        self.phase: Phase = "ready"
         self.results: list[str] = []  # what was said at the end of each episode
         used = file.seeds if file is not None else set()
         self._seeds: Iterator[int] = (seed for seed in count(rules.seed) if seed not in used)
@@ -79,15 +79,15 @@ class Session:
 
     def meanings(self) -> dict[Command, str]:
         """Return what the commands do now; one that does nothing has an empty text."""
-        pause = "pause" if self.person.steps or self.rules.countdown else ""
-        redo, finish, leave = f"drop episode {self.kept}" if self._droppable else "", "finish", "quit"
-        if self.person.steps:
-            redo, finish = "start over", "end it here"
-            if self.file is not None:
-                keep = "not kept" if self.rules.only_success else "keep it"
-                redo, finish, leave = f"drop and {redo}", f"{finish}, {keep}", "quit, drop this one"
-        pause = "go on" if self.phase == "paused" else pause
-        return {"pause": pause, "redo": redo, "finish": finish, "quit": leave}
+        begun = self.person.steps > 0
+        pause = "go on" if self.phase == "paused" else "pause" if begun or self.rules.countdown else ""
+        if not begun:
+            redo = f"drop episode {self.kept}" if self._droppable else ""
+            return {"pause": pause, "redo": redo, "finish": "finish", "quit": "quit"}
+        if self.file is None:
+            return {"pause": pause, "redo": "start over", "finish": "end it here", "quit": "quit"}
+        end = f"end it here, {'not kept' if self.rules.only_success else 'keep it'}"
+        return {"pause": pause, "redo": "drop and start over", "finish": end, "quit": "quit, drop this one"}
 
     def tick(self, reading: Reading) -> None:
         """Take in what the person does in one frame."""
@@ -100,7 +100,12 @@ class Session:
         if self.phase == "ready" and self.person.rollout is episode:
             self._start(reading)
         if self.phase == "running":
-            self._step(reading)
+            self._devices |= {reading.device: None}
+            self.person.read(reading)
+            for player in self._players:
+                player.step()
+            if self.person.rollout.done:
+                self._end()
 
     def close(self) -> None:
         """Close the environments, and wait until all that was kept is on disk."""
@@ -114,8 +119,8 @@ class Session:
         seed = next(self._seeds)
         for player in self._players:
             player.reset(seed)
-        self.phase: Phase = "ready"
-        self._devices: list[str] = []
+        self.phase = "ready"
+        self._devices: dict[str, None] = {}  # in the order of their use
         self._droppable = droppable
         self._let_go = False  # a stick still held from the last episode must not begin this one
         self._countdown = round(self.rules.countdown * self.rules.fps)
@@ -129,15 +134,6 @@ class Session:
             return  # a finished episode is on disk before the next begins
         if self._countdown == 0 if self.rules.countdown else self._let_go and deflection > DEFLECTED:
             self.phase, self.message = "running", ""
-
-    def _step(self, reading: Reading) -> None:
-        if reading.device not in self._devices:
-            self._devices.append(reading.device)
-        self.person.read(reading)
-        for player in self._players:
-            player.step()
-        if self.person.rollout.done:
-            self._end()
 
     def _end(self) -> None:
         """End the episode, keep it if it is to be kept, and make the next one ready."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
 """The arguments in which a rival's environment may differ from the person's."""
-VIDEO_SIZE = 480
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,13 @@ class Record(Seat):
             return
         controls = self.controls()
         if self.list_devices:
-            _print_devices(controls)
+            from pidm_nav.demos.recorder.devices import list_devices
+
+            columns = ("--device", "Name", "Kind", "SDL's id")
+            pads = enumerate(list_devices(controls), start=1)
+            rows = [(str(number), pad.name, pad.kind, pad.guid) for number, pad in pads]
+            rows.append((KEYBOARD, KEYBOARD, "arrows and WASD", ""))
+            print_table([dict(zip(columns, row, strict=True)) for row in rows])
             return
         if self.video is not None:
             check_video_name(self.video)
@@ -115,19 +120,10 @@ class Record(Seat):
         for number, episode in enumerate(file.added, start=file.num_before + 1):
             if self.video is not None:
                 path = self.video.with_name(f"{self.video.stem}-{number}{self.video.suffix}")
-                write_video(demo_frames(episode, 0, VIDEO_SIZE), path, rules.fps)
+                write_video(demo_frames(episode, 0, size=480), path, rules.fps)
                 say(f"episode {number} is drawn in {path}")
         if session.kept:
             say(f"next: pidm-nav train --demos {file.path}", style="bold")
-
-
-def _print_devices(controls: Controls) -> None:
-    from pidm_nav.demos.recorder.devices import list_devices
-
-    pads = [(str(number), pad.name, pad.kind, pad.guid) for number, pad in enumerate(list_devices(controls), start=1)]
-    columns = ("--device", "Name", "Kind", "SDL's id")
-    rows = [*pads, (KEYBOARD, KEYBOARD, "arrows and WASD", "")]
-    print_table([dict(zip(columns, row, strict=True)) for row in rows])
 
 
 @dataclass(frozen=True)
