@@ -70,10 +70,15 @@ def demo_episode(dataset: DemoDataset, index: int) -> Episode:
 
 
 def demo_frames(dataset: DemoDataset, index: int, size: int) -> list[NDArray[np.uint8]]:
-    """Return the pictures of an episode: those it consists of, or drawn over its map."""
-    task = find_task(dataset.task)
-    states = demo_states(dataset, index) if task.shows_goals else demo_episode(dataset, index).observations
-    return task.draw(states, dataset.env_kwargs, size)
+    """Return the pictures of an episode: its own, drawn over its map, or filmed while it is played again."""
+    task, episode = find_task(dataset.task), demo_episode(dataset, index)
+    states = demo_states(dataset, index) if task.shows_goals else episode.observations
+    if task.shows_goals or states.ndim == 4 or episode.seed is None:
+        return task.draw(states, dataset.env_kwargs, size)
+    with closing(task.make_vec(1, len(episode), "rgb_array", **dataset.env_kwargs)) as env:
+        frames: list[NDArray[np.uint8]] = []
+        rollout(_Replay([episode]), env, [episode.seed], watch=lambda running: frames.append(running.picture(0)))
+    return frames
 
 
 def check_demos(dataset: DemoDataset) -> Check:

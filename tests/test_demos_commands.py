@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from PIL import Image
 
 import pidm_nav
 from pidm_nav import PAPER_TASKS
@@ -456,3 +457,14 @@ def test_plot_refuses(four_room, tmp_path, refused):
     save_demos(DemoDataset("Swing-v1", (episode,)), tmp_path / "swing.npz")
     refused("'Swing-v1' have no map", "demos", "plot", tmp_path / "swing.npz", "--out", tmp_path / "x.png")
     assert os.listdir(tmp_path) == ["swing.npz"]
+
+
+def test_anybodys_episodes_are_filmed_while_they_are_played_again(tmp_path):
+    class Push:
+        def predict(self, observation, state=None, episode_start=None, deterministic=True):
+            return np.ones((len(observation), 1), np.float32), None
+
+    save_demos(collect(Push(), "Pendulum-v1", 2, max_steps=7), tmp_path / "swing.npz")
+    main(["demos", "replay", str(tmp_path / "swing.npz"), "--episode", "1", "--gif", str(tmp_path / "swing.gif")])
+    with Image.open(tmp_path / "swing.gif") as film:
+        assert film.n_frames == 8 and film.size == (500, 500)
