@@ -6,9 +6,10 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
+from gymnasium import spaces
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
 from pidm_nav.console import count, print_table, progress_bar, say
@@ -49,7 +50,6 @@ class Evaluate:
     def run(self) -> None:
         """Evaluate the agent and print what it reached."""
         from pidm_nav.agents import load_agent
-        from pidm_nav.agents.policy import same_space
 
         episode_seeds(1 if self.episodes is None else self.episodes, self.seed)
         if self.video is not None:
@@ -62,12 +62,11 @@ class Evaluate:
         known = {name: value for name, value in known.items() if trained_on.world is None or name not in DYNAMICS}
         task, arguments = self.env.resolve(self.task or trained_on.name, known)
         with closing(task.make(**arguments)) as env:
-            own, given = agent.observation_space, env.observation_space
-            fits = same_space(own, given) and same_space(agent.action_space, env.action_space)
-        if not fits:
-            difference = f"shape {given.shape} instead of {own.shape}" if own.shape != given.shape else "other bounds"
-            unseen = f"it cannot see the observations of {task.name}, which have {difference}"
-            raise ValueError(f"the agent was trained on {trained_on.name}: {unseen}")
+            trained = f"the agent was trained on {trained_on.name}: it cannot"
+            _check_space(
+                agent.observation_space, env.observation_space, f"{trained} see the observations of {task.name}"
+            )
+            _check_space(agent.action_space, env.action_space, f"{trained} take the actions of {task.name}")
         episodes = self.episodes if self.episodes is not None else 50 if task.rows > 1 else 10
         film = None if self.video is None else (self.video_episode or 0)
         if film is not None and not 0 <= film < episodes:
@@ -91,3 +90,12 @@ class Evaluate:
         if self.render:
             with closing(task.make_vec(1, render_mode="human", **arguments)) as window:
                 rollout(agent, window, [self.seed + (film or 0)])
+
+
+def _check_space(own: spaces.Box, given: spaces.Space[Any], problem: str) -> None:
+    """Refuse a task whose space is not the one that the agent was trained with."""
+    from pidm_nav.agents.policy import same_space
+
+    if not same_space(own, given):
+        difference = f"shape {given.shape} instead of {own.shape}" if own.shape != given.shape else "other bounds"
+        raise ValueError(f"{problem}, which have {difference}")
