@@ -20,22 +20,21 @@ from pathlib import Path
 
 import gymnasium as gym
 import imageio.v2 as imageio
+from pidm_nav.world3d.rollout import roll_out3d
 from PIL import Image
 
 import pidm_nav  # noqa: F401  registers the environments
 from pidm_nav.cli import main as pidm_nav_command
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos
-from pidm_nav.demos.recorder.controls import Controls
+from pidm_nav.demos.recorder.controls import Controls, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import Reading
 from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.drawing import Frame
 from pidm_nav.world2d.render import render_state
-from pidm_nav.world3d.rollout import roll_out3d
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TASK_SIZE = 400  # px; shown at half of it, so that it is sharp on fine screens
