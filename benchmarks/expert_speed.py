@@ -17,7 +17,7 @@ from rich.table import Table
 
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.experts.planner import planner_for
 from pidm_nav.demos.experts.routes import routes_for
 from pidm_nav.rollout import Policy
@@ -26,7 +26,7 @@ from pidm_nav.tasks import TASKS, Task, join_state
 
 def expert(kind: str, task: Task) -> Policy:
     if kind == "human-like":
-        return HumanLike(task)
+        return HumanLikePlayer(task)
     return AStarExpert(task) if kind == "astar" else AStarExpert(task, speed=1.0, directions=None)
 
 

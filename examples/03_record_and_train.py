@@ -9,8 +9,8 @@ Run it:  python examples/03_record_and_train.py [--fast] [--out my_demos.npz]
 import argparse
 
 from pidm_nav import HumanLikePlayer, evaluate, find_task, load_demos, train
+from pidm_nav.demos.recorder.controls import Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import Reading
 from pidm_nav.demos.recorder.session import Rules, Session
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.experts.humanlike import HumanLike
+from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.demos.statistics import PlayStatistics, play_statistics
 from pidm_nav.tasks import TASKS
@@ -38,7 +38,7 @@ ROWS = {
 
 def make() -> None:
     for task in TASKS:
-        for policy in (AStarExpert(task), HumanLike(task)):
+        for policy in (AStarExpert(task), HumanLikePlayer(task)):
             made_by = policy.settings["expert"]
             demos = collect(policy, task, EPISODES, made_by=made_by, clip_noise=False)
             save_demos(demos, DATA / f"{task}_{made_by}.npz")

@@ -26,9 +26,8 @@ from pidm_nav.cli import main as pidm_nav_command
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos
-from pidm_nav.demos.recorder.controls import Controls
+from pidm_nav.demos.recorder.controls import Controls, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import Reading
 from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.traces import plot_traces

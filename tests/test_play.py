@@ -12,8 +12,7 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.recorder import loop as recorder
-from pidm_nav.demos.recorder.controls import Controls
-from pidm_nav.demos.recorder.devices import Reading
+from pidm_nav.demos.recorder.controls import Controls, Reading
 from pidm_nav.demos.recorder.loop import Pace
 from pidm_nav.demos.recorder.players import Rival
 from pidm_nav.demos.recorder.screen import GHOST, PANEL, Screen

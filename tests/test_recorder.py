@@ -22,9 +22,9 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.recorder import demo_file
 from pidm_nav.demos.recorder import loop as recorder
-from pidm_nav.demos.recorder.controls import Controls
+from pidm_nav.demos.recorder.controls import Controls, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import Inputs, Reading
+from pidm_nav.demos.recorder.devices import Inputs
 from pidm_nav.demos.recorder.loop import Pace, run
 from pidm_nav.demos.recorder.screen import PANEL, Screen
 from pidm_nav.demos.recorder.session import Rules, Session
@@ -730,8 +730,8 @@ def test_without_a_display_one_sentence_says_so(tmp_path, command):
 
 RECORD_FOREVER = """
 import dataclasses, itertools, sys
+from pidm_nav.demos.recorder.controls import Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import Reading
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.tasks import find_task
 

@@ -12,9 +12,9 @@ from virtual_gamepad import VirtualGamepad
 
 from pidm_nav.cli import main
 from pidm_nav.demos.formats.npz import load_demos, save_demos
-from pidm_nav.demos.recorder.controls import Controls, read_controls, write_controls
+from pidm_nav.demos.recorder.controls import Controls, Reading, read_controls, write_controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.devices import Inputs, Reading
+from pidm_nav.demos.recorder.devices import Inputs
 from pidm_nav.demos.recorder.loop import Pace, run
 from pidm_nav.demos.recorder.screen import PANEL, Screen
 from pidm_nav.demos.recorder.session import Rules, Session

@@ -113,10 +113,9 @@ class Controls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: dict[Action, Bound] = {}
 
     def __post_init__(self) -> None:
-        buttons = _merge("buttons", self.buttons, {action: buttons for action, (_, buttons) in DEFAULTS.items()})
-        keys = _merge("keys", self.keys, {action: keys for action, (keys, _) in DEFAULTS.items()})
-        msgspec.structs.force_setattr(self, "buttons", buttons)
-        msgspec.structs.force_setattr(self, "keys", keys)
+        for column, section in enumerate(("keys", "buttons")):
+            usual = {action: both[column] for action, both in DEFAULTS.items()}
+            msgspec.structs.force_setattr(self, section, _merge(section, getattr(self, section), usual))
         for action in DEFAULTS:
             for button in self.buttons_for(action):
                 _check_name(f"button for {action}", button, BUTTONS)

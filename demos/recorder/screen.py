@@ -41,7 +41,7 @@ PLAYSTATION = {"a": "Cross", "b": "Circle", "x": "Square", "y": "Triangle", "bac
 
 
 class Screen:
-    """Draws a session: the world in a square, whose size in pixels fits the desktop by default, and a panel beside it."""
+    """Draws a session: the world in a square, whose size in pixels fits the desktop by default, beside a panel."""
 
     def __init__(self, title: str, subtitle: str, controls: Controls, size: int | None = None) -> None:
         if size is None:

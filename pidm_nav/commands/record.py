@@ -86,13 +86,12 @@ class Record(Seat):
 
     def run(self) -> None:
         """Record the episodes, and print where they are."""
-        if self.write_mapping is not None:
-            if self.write_mapping.exists():
-                raise FileExistsError(f"'{self.write_mapping}' exists: choose another name for the mapping")
-            write_controls(self.write_mapping)
-            say(
-                f"the default mapping is in {self.write_mapping}: edit it and give it as --mapping {self.write_mapping}"
-            )
+        mapping = self.write_mapping
+        if mapping is not None:
+            if mapping.exists():
+                raise FileExistsError(f"'{mapping}' exists: choose another name for the mapping")
+            write_controls(mapping)
+            say(f"the default mapping is in {mapping}: edit it and give it as --mapping {mapping}")
             return
         controls = self.controls()
         if self.list_devices:
@@ -152,13 +151,7 @@ class Play(Seat):
                 env = replace(env, **{key: arguments[key] for key in ("layout", "room_size") if key in arguments})
         task, env_kwargs = env.resolve(name)
         rules = self.rules(task, self.rounds)
-        rival = None
-        if trained is not None:
-            rival = _trained_rival(trained, task, env_kwargs)
-        elif self.agent is not None:
-            layout = task.layout(env_kwargs) if "layout" in env_kwargs and self.agent in task.experts else None
-            expert = make_expert(self.agent, layout or task, **({} if self.agent == "astar" else {"seed": self.seed}))
-            rival = Rival("A*" if self.agent == "astar" else self.agent, expert, task.make_vec(1, **env_kwargs))
+        rival = None if self.agent is None else _make_rival(trained or self.agent, task, env_kwargs, self.seed)
         session = Session(task, env_kwargs, rules, rival=rival)
         goal = "can you reach all goals?" if session.person.num_goals else "how much reward can you get?"
         rate = self.play(session, controls, goal if rival is None else f"you against {rival.name}")
@@ -178,8 +171,12 @@ def _load(folder: str) -> NavPolicy:
     return load_agent(folder)
 
 
-def _trained_rival(agent: NavPolicy, task: Task, env_kwargs: dict[str, Any]) -> Rival:
-    """Return a trained agent, in an environment with the person's dynamics and its own observations."""
+def _make_rival(agent: NavPolicy | str, task: Task, env_kwargs: dict[str, Any], seed: int) -> Rival:
+    """Return an expert or a trained agent, in an environment with the person's dynamics and its own observations."""
+    if isinstance(agent, str):
+        layout = task.layout(env_kwargs) if "layout" in env_kwargs and agent in task.experts else None
+        expert = make_expert(agent, layout or task, **({} if agent == "astar" else {"seed": seed}))
+        return Rival("A*" if agent == "astar" else agent, expert, task.make_vec(1, **env_kwargs))
     from pidm_nav.agents.policy import same_space
 
     trained_with: dict[str, Any] = agent.description.get("env_kwargs", {})
