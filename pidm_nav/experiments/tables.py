@@ -127,9 +127,8 @@ def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best")
         name = f"{task_title(curve.task)}, {agent_title(curve.agent)}"
         rows.append((name, *(cells.get(size, NONE) for size in sizes)))
     several = any(curve.scores.shape[2] > 1 for curve in own)
-    title = f"Goal ratio, {demonstrator_title(demos_from)} demonstrations" + (
-        f", {which} checkpoint" if several else ""
-    )
+    title = f"Goal ratio by number of {demonstrator_title(demos_from)} demonstrations"
+    title += f", {which} checkpoint" if several else ""
     note = "Mean ± standard deviation over seeds; the CSV adds the IQM and 95% bootstrap intervals of both."
     return Table(f"scores-{demos_from}-{which}", title, ("", *map(str, sizes)), rows, note, records)
 
