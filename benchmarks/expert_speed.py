@@ -21,7 +21,8 @@ from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.experts.planner import planner_for
 from pidm_nav.demos.experts.routes import routes_for
 from pidm_nav.rollout import Policy
-from pidm_nav.tasks import TASKS, Task, join_state
+from pidm_nav.tasks import PAPER_TASKS, Task
+from pidm_nav.world2d.state import join_state
 
 
 def expert(kind: str, task: Task) -> Policy:
@@ -32,9 +33,9 @@ def expert(kind: str, task: Task) -> Policy:
 
 def decisions_a_second(policy: Policy, task: Task, rows: int, repeats: int) -> float:
     rng = np.random.default_rng(0)
-    places = np.argwhere(task.layout.reachable())
+    places = np.argwhere(task.layout().reachable())
     positions = places[rng.integers(len(places), size=rows)]
-    goals = np.broadcast_to(task.layout.goals, (rows, task.num_goals, 2))
+    goals = np.broadcast_to(task.layout().goals, (rows, task.num_goals, 2))
     states = join_state(positions, goals, rng.integers(task.num_goals, size=rows))
     _, memory = policy.predict(states)  # tables are made here
     begin = time.process_time()
@@ -59,7 +60,7 @@ def main() -> None:
     arguments = parser.parse_args()
     table = Table("expert", "task", "decisions a second", "50 episodes, s", "mean length")
     for kind in ("astar", "astar, any angle", "human-like"):
-        for task in TASKS.values():
+        for task in PAPER_TASKS.values():
             seconds, length = seconds_to_collect(kind, task)
             speed = decisions_a_second(expert(kind, task), task, arguments.rows, arguments.repeats)
             table.add_row(kind, task.title, f"{speed:,.0f}", f"{seconds:.2f}", f"{length:.1f}")

@@ -18,7 +18,7 @@ from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.demos.statistics import PlayStatistics, play_statistics
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import PAPER_TASKS
 
 DATA = Path(__file__).parents[1] / "demos" / "data"
 EPISODES = 50
@@ -37,7 +37,7 @@ ROWS = {
 
 
 def make() -> None:
-    for task in TASKS:
+    for task in PAPER_TASKS:
         for policy in (AStarExpert(task), HumanLikePlayer(task)):
             made_by = policy.settings["expert"]
             demos = collect(policy, task, EPISODES, made_by=made_by, clip_noise=False)
@@ -47,10 +47,10 @@ def make() -> None:
 
 def compare(folder: Path) -> None:
     columns: list[PlayStatistics] = []
-    for task in TASKS:
+    for task in PAPER_TASKS:
         columns.append(play_statistics(load_demos(folder / f"{task.replace('-', '_')}_human.npz")))
         columns.append(play_statistics(load_demos(f"{task}/human-like")))
-    print("| |", " | ".join(f"{task.title} person | script" for task in TASKS.values()), "|")
+    print("| |", " | ".join(f"{task.title} person | script" for task in PAPER_TASKS.values()), "|")
     print("|---|" + "---|" * len(columns))
     for name, form in ROWS.items():
         print(f"| {name} |", " | ".join(form.format(column) for column in columns), "|")
