@@ -1,7 +1,7 @@
 """A map of your own: draw it in ASCII, check it, and let the expert walk through it.
 
-`#` is a wall, `.` is free, `A` is the start, and `1`, `2`, ... are the goals in visiting order. The map is stretched over
-`room_size` pixels. Starts and goals are centered on the upper left corner of their cell.
+`#` is a wall, `.` is free, `A` is the start, and `1`, `2`, ... are the goals in visiting order. The map is stretched
+over `room_size` pixels. Starts and goals are centered on the upper left corner of their cell.
 
 Run it:  python examples/04_custom_map.py [--fast] [--out custom_map.png]
 """
