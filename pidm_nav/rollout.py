@@ -183,9 +183,7 @@ class EvalResult:
         num_goals = self.task.num_goals or (layout.num_goals if layout is not None else 0)
         derived: dict[str, list[Any]] = {
             "seeds": [episode.seed for episode in self.episodes],
-            "goal_ratio": [
-                each.goals_reached / num_goals if num_goals else float(each.success) for each in self.episodes
-            ],
+            "goal_ratio": [e.goals_reached / num_goals if num_goals else float(e.success) for e in self.episodes],
             "success": [episode.success for episode in self.episodes],
             "length": [len(episode) for episode in self.episodes],
             "returns": [episode.rewards.sum(dtype=np.float64) for episode in self.episodes],
