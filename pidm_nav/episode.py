@@ -1,4 +1,4 @@
-"""Episode: what happened between a reset and the end, as rollouts, recorders, planners and files all speak of it."""
+"""Episode: what happened between a reset and the end, as rollouts, recorders, experts and files share it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Episode:
     rewards: Array  # (T,) float32
     terminated: bool
     truncated: bool
-    seed: int | None = None  # the seed of the reset that began it
-    infos: Mapping[str, Array] = field(default_factory=dict)  # what else is worth keeping: (T, ...) or (T+1, ...)
+    seed: int | None = None  # the seed of the reset that began the episode
+    infos: Mapping[str, Array] = field(default_factory=dict)  # other arrays worth keeping: (T, ...) or (T+1, ...)
 
     def __post_init__(self) -> None:
         images = np.asarray(self.observations).dtype == np.uint8 and np.ndim(self.observations) == 4
@@ -65,12 +65,12 @@ class Episode:
 
     @property
     def goals_reached(self) -> int:
-        """The number of goals reached by the end; 0 where the environment tells of none."""
+        """The number of goals reached by the end; 0 if the environment reports none."""
         return int(self.infos["goals_reached"][-1]) if "goals_reached" in self.infos else 0
 
     @property
     def success(self) -> bool:
-        """Whether the environment reported success, or, where it reports none, terminated with all goals reached."""
+        """Whether the environment reported success or, if it reports none, terminated with all goals reached."""
         if "success" in self.infos:
             return bool(self.infos["success"].any())
         all_reached = not has_goal_flags(self.observations) or bool((self.observations[-1, REACHED] == 1).all())
@@ -78,7 +78,7 @@ class Episode:
 
 
 def _checked(name: str, value: ArrayLike, dtype: type[np.generic] | None) -> Array:
-    """Return a read-only copy, or refuse what does not hold finite numbers."""
+    """Return a read-only copy; anything but finite numbers is a ValueError."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} are of type {array.dtype}: numbers are needed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
@@ -56,7 +57,14 @@ class GoalEnv(gym.Env[NDArray[Any], NDArray[Any]]):
         return {**self.__dict__, "_window": None}  # a copy opens its own window
 
     def _info(self, reached_goal: int) -> dict[str, Any]:
-        return goal_info(self._goals_reached, self.num_goals, reached_goal)
+        """Return the infos about goals; `reached_goal` is the goal that this step reached, or -1."""
+        return {
+            "goals_reached": self._goals_reached,
+            "num_goals": self.num_goals,
+            "goal_ratio": self._goals_reached / self.num_goals,
+            "is_success": self._goals_reached == self.num_goals,
+            "reached_goal": reached_goal,
+        }
 
     def _outcome(self, reached: bool) -> tuple[float, bool, bool, dict[str, Any]]:
         """Count the current goal if this step reached it, and return reward, terminated, truncated and info."""
@@ -67,23 +75,6 @@ class GoalEnv(gym.Env[NDArray[Any], NDArray[Any]]):
         return float(reached), self._goals_reached == self.num_goals, False, self._info(reached_goal)
 
 
-def goal_info(goals_reached: Any, num_goals: Any, reached_goal: Any) -> dict[str, Any]:
-    """Return the infos about goals, of one environment or of N rows.
-
-    Args:
-        goals_reached: the number of goals reached so far.
-        num_goals: the number of goals.
-        reached_goal: the index of the goal that was reached in this step, or -1.
-    """
-    return {
-        "goals_reached": goals_reached,
-        "num_goals": num_goals,
-        "goal_ratio": goals_reached / num_goals,
-        "is_success": goals_reached == num_goals,
-        "reached_goal": reached_goal,
-    }
-
-
 def read_action(action: Any, components: tuple[str, ...]) -> list[float]:
     """Return an action as floats clipped to [-1, 1]; one of the wrong shape or with a NaN is a ValueError."""
     array = np.asarray(action, dtype=np.float64)
@@ -91,6 +82,9 @@ def read_action(action: Any, components: tuple[str, ...]) -> list[float]:
         names = ", ".join(components)
         raise ValueError(f"the action has shape {array.shape}: it must be ({len(components)},) for {names}")
     values: list[float] = array.tolist()
-    if any(value != value for value in values):
-        raise ValueError(f"the action {values} has a NaN: give finite numbers")
-    return [min(max(value, -1.0), 1.0) for value in values]
+    for value in values:
+        if not -1.0 <= value <= 1.0:  # NaN is caught here too
+            if any(map(isnan, values)):
+                raise ValueError(f"the action {values} has a NaN: give finite numbers")
+            return [min(max(each, -1.0), 1.0) for each in values]
+    return values

@@ -33,17 +33,14 @@ class Policy(Protocol):
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Array, Any]:
-        """Return actions for observations, and the `state` to pass to the next call."""
-        ...
+        """Return actions (N, A) for observations (N, ...), and the `state` to pass to the next call."""
 
 
 class Rollout:
     """Episodes in progress, one per row of a vector environment; rows that have ended wait for the others.
 
-    Args:
-        env: must not reset rows in the step that ends them; rows beyond the number of seeds are not used.
-        keep_observations: keep the observations; otherwise the episodes hold the state vectors instead.
-        memory: what the policy remembers from earlier episodes.
+    The arguments are those of `rollout`, with at most one seed per row of `env`, and `memory`, which is what the policy
+    remembers from earlier episodes.
     """
 
     def __init__(
@@ -56,12 +53,11 @@ class Rollout:
         self.states = self._read_states()
         self.ended = np.arange(rows) >= len(self.seeds)
         self.steps, self.returns = np.zeros(rows, np.int64), np.zeros(rows)
-        self._terminated, self._truncated = np.zeros(rows, bool), np.zeros(rows, bool)
         self._success, self._tells_success = np.zeros(rows, bool), False  # by whatever name the environment tells it
         self._keeps_observations = keep_observations
         self._keeps_states = keep_observations and not np.array_equal(self.observation, self.states)
         self._kept: defaultdict[str, list[Array]] = defaultdict(list)  # one (N, ...) array per step
-        self._record({"goals_reached": self.infos["goals_reached"]} if "goals_reached" in self.infos else {})
+        self._keep()
 
     @property
     def done(self) -> bool:
@@ -83,21 +79,17 @@ class Rollout:
         action = np.clip(np.asarray(action, np.float32), space.low, space.high)
         self.observation, reward, terminated, truncated, self.infos = self.env.step(action)
         self.states = self._read_states()
-        self._kept["actions"].append(action)
-        self._kept["rewards"].append(reward)
-        self._record(self.infos)
+        truncated = truncated & ~terminated
         running = ~self.ended
         told = self.infos.get("success", self.infos.get("is_success"))
-        self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
         self._tells_success |= told is not None and "goals_reached" not in self.infos
-        self._kept["success"].append(self._success)
+        self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
+        ends: dict[str, Array] = {"terminated": terminated, "truncated": truncated, "success": self._success}
+        self._keep(actions=action, rewards=reward, **ends)
         self.steps += running
         self.returns += np.where(running, reward, 0.0)
-        ending = (terminated | truncated) & running
-        self._terminated |= terminated & ending
-        self._truncated |= truncated & ending & ~terminated
-        self.ended = self.ended | ending
-        return int(ending.sum())
+        self.ended = self.ended | terminated | truncated
+        return int((self.ended & running).sum())
 
     def picture(self, row: int) -> NDArray[np.uint8]:
         """Return the picture of a row in an environment that was made with `render_mode="rgb_array"`."""
@@ -117,7 +109,8 @@ class Rollout:
             if not self._tells_success:
                 del infos["success"]
             arrays = infos.pop("observations"), infos.pop("actions"), infos.pop("rewards")
-            made.append(Episode(*arrays, self._terminated[row], self._truncated[row], seed, infos))
+            ends = infos.pop("terminated")[-1], infos.pop("truncated")[-1]
+            made.append(Episode(*arrays, *ends, seed, infos))
         return made
 
     def _read_states(self) -> Array:
@@ -129,14 +122,16 @@ class Rollout:
             return np.stack([env.unwrapped.get_state() for env in inner.envs])
         return np.asarray(self.observation)
 
-    def _record(self, infos: Mapping[str, Any]) -> None:
-        """Keep the present observations, and what is worth keeping of the infos."""
-        self._kept["observations"].append(self.observation if self._keeps_observations else self.states)
+    def _keep(self, **columns: Array) -> None:
+        """Keep these columns of a step, or none after a reset, with the present observations and infos."""
+        for name in KEPT if columns else KEPT[:1]:
+            if name in self.infos:
+                columns[name] = np.array(self.infos[name], np.int16)
+        columns["observations"] = self.observation if self._keeps_observations else self.states
         if self._keeps_states:
-            self._kept["states"].append(self.states)
-        for name in KEPT:
-            if name in infos:
-                self._kept[name].append(np.array(infos[name], np.int16))
+            columns["states"] = self.states
+        for name, values in columns.items():
+            self._kept[name].append(values)
 
 
 def rollout(
@@ -194,9 +189,7 @@ class EvalResult:
         num_goals = self.task.num_goals or (layout.num_goals if layout is not None else 0)
         derived: dict[str, list[Any]] = {
             "seeds": [episode.seed for episode in self.episodes],
-            "goal_ratio": [
-                each.goals_reached / num_goals if num_goals else float(each.success) for each in self.episodes
-            ],
+            "goal_ratio": [e.goals_reached / num_goals if num_goals else float(e.success) for e in self.episodes],
             "success": [episode.success for episode in self.episodes],
             "length": [len(episode) for episode in self.episodes],
             "returns": [episode.rewards.sum(dtype=np.float64) for episode in self.episodes],

@@ -296,6 +296,13 @@ def test_wrong_arguments_are_a_value_error(arguments, said):
         gym.make("PIDMNav-Custom-v0")
 
 
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_task_with_a_map_takes_no_other(env_id):
+    for make_it in (gym.make, gym.make_vec):
+        with pytest.raises(ValueError, match="has its own map: use PIDMNav-Custom-v0"):
+            make_it(env_id, layout=CUSTOM)
+
+
 def test_positions_outside_the_room_are_in_the_space():
     """Zigzag's bottom row has gaps: a bounce there can end a few pixels outside."""
     env = gym.make("PIDMNav-Zigzag-v0", clip_noise=False, noise_std=0.5)

@@ -123,7 +123,7 @@ def test_many_goals_count_on_into_letters():
 @settings(max_examples=80, deadline=None)
 @given(st.integers(3, 9), st.integers(3, 9), st.integers(60, 500), st.integers(60, 500), st.randoms())
 def test_walls_cover_exactly_the_wall_cells(columns, lines, width, height, random):
-    """Every wall cell's centre is inside a rectangle, no free cell's is: whatever the map and the room."""
+    """Every wall cell's center is inside a rectangle, no free cell's is: whatever the map and the room."""
     grid = [[random.choice("#..") for _ in range(columns)] for _ in range(lines)]
     layout = object.__new__(Layout)
     object.__setattr__(layout, "rows", tuple("".join(row) for row in grid))

@@ -41,7 +41,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("task", PAPER_TASKS)
-def test_colours_say_what_is_what(task: str) -> None:
+def test_colors_say_what_is_what(task: str) -> None:
     layout = PAPER_TASKS[task].layout()
     for goals_reached in range(layout.num_goals + 1):
         frame = render_state(layout, state_of(layout, goals_reached))
@@ -162,7 +162,7 @@ from pidm_nav.video import side_by_side
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.state import join_state
 import pygame
-def forbidden(*_): raise AssertionError("initialised too much")
+def forbidden(*_): raise AssertionError("initialized too much")
 pygame.init = pygame.display.init = pygame.display.set_mode = pygame.mixer.init = forbidden
 for task in PAPER_TASKS.values():
     layout = task.layout()
@@ -247,8 +247,8 @@ def test_map_on_axes(task: str) -> None:
     walls, starts, goals = ax.collections
     assert len(walls.get_paths()) == len(layout.walls)
     assert len(starts.get_paths()) == len(layout.starts)
-    centres = [path.get_extents().get_points().mean(axis=0) for path in goals.get_paths()]
-    np.testing.assert_allclose(centres, layout.goals)
+    centers = [path.get_extents().get_points().mean(axis=0) for path in goals.get_paths()]
+    np.testing.assert_allclose(centers, layout.goals)
 
 
 def test_map_on_axes_with_other_goals() -> None:
@@ -307,7 +307,7 @@ def test_video_holds_the_frames(tmp_path: Path, name: str) -> None:
         assert np.percentile(difference, 99) < 40
 
 
-def test_gif_keeps_colours_and_speed(tmp_path: Path) -> None:
+def test_gif_keeps_colors_and_speed(tmp_path: Path) -> None:
     from PIL import Image
 
     frames = episode(400)
@@ -316,9 +316,9 @@ def test_gif_keeps_colours_and_speed(tmp_path: Path) -> None:
         assert image.info["duration"] == 50 and image.info["loop"] == 0
         image.seek(11)
         saved = np.asarray(image.convert("RGB"))
-    for colour in (*COLORS.values(), FLOOR, WALL):
-        if (frames[-1] == colour).all(-1).any():
-            assert (saved == colour).all(-1).any()
+    for color in (*COLORS.values(), FLOOR, WALL):
+        if (frames[-1] == color).all(-1).any():
+            assert (saved == color).all(-1).any()
     assert path.stat().st_size < 100_000
 
 

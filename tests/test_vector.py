@@ -189,7 +189,7 @@ def test_torchrl_takes_our_vector_environment():
     assert int(rollout["next", "done"].sum()) >= 4
 
 
-def test_rendering_gives_a_frame_a_row():
+def test_rendering_gives_one_frame_per_row():
     envs = gym.make_vec("PIDMNav-Maze-v0", num_envs=2, render_mode="rgb_array")
     envs.reset(seed=0)
     frames = envs.render()

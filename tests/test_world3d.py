@@ -123,14 +123,14 @@ def test_noise_and_deadzone_are_those_of_the_2d_tasks(make: Any) -> None:
 
 
 def test_latency_delays_what_an_action_does(make: Any) -> None:
-    travelled = {}
+    traveled = {}
     for latency in ((0, 0), (200, 200)):
         env = make("zigzag-3d", noise_std=0.0, obs_type="state", latency_ms=latency)
         start, _ = env.reset(seed=0)
-        travelled[latency] = [float(np.hypot(*(env.step(FORWARD)[0] - start)[:2])) for _ in range(6)]
-    assert travelled[(200, 200)][:2] == [0.0, 0.0]  # 7 tics: two whole steps, and a third of the next
-    assert travelled[(0, 0)][0] > 0 and travelled[(200, 200)][2] > 0
-    assert travelled[(200, 200)][5] < travelled[(0, 0)][5]
+        traveled[latency] = [float(np.hypot(*(env.step(FORWARD)[0] - start)[:2])) for _ in range(6)]
+    assert traveled[(200, 200)][:2] == [0.0, 0.0]  # 7 tics: two whole steps, and a third of the next
+    assert traveled[(0, 0)][0] > 0 and traveled[(200, 200)][2] > 0
+    assert traveled[(200, 200)][5] < traveled[(0, 0)][5]
 
 
 def test_dropped_frames_repeat_what_was_seen_and_not_the_state(make: Any) -> None:

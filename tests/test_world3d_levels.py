@@ -69,7 +69,7 @@ def test_places_are_on_free_ground(level: Level) -> None:
 
 @pytest.mark.parametrize("level", ALL, ids=LEVELS)
 def test_steps_can_be_climbed(level: Level) -> None:
-    """Neighbouring free cells of the layout differ by less than the engine's step of 24 units."""
+    """Neighboring free cells of the layout differ by less than the engine's step of 24 units."""
     heights = np.array([zone.floor_height for zone in level.zones] + [10_000])[level.cells]
     walkable = np.array([[mark != "#" for mark in row] for row in level.layout.rows])
     for axis in (0, 1):

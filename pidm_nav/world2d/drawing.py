@@ -56,8 +56,7 @@ class View:
 def view_room(room_size: tuple[int, int], size: FrameSize) -> View:
     """Return how a room lies in frames of this size, which is described in `render.render_state`."""
     room_width, room_height = room_size
-    if size is None:
-        size = room_size
+    size = room_size if size is None else size
     if np.min(size) < 16:
         raise ValueError(f"a frame of size {size} shows nothing: use at least 16 pixels")
     if isinstance(size, int):

@@ -84,19 +84,20 @@ class NavEnv(GoalEnv):
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Move once."""
-        velocity = read_action(action, ("velocity along x", "velocity along y"))
+        action_x, action_y = read_action(action, ("velocity along x", "velocity along y"))
         if not self._noise:
             pairs = np.empty(NOISE_BLOCK, np.complex64)
             draw_pairs(self.np_random, pairs)
             self._noise = np.stack(self.world.noise(pairs), axis=1)[::-1].tolist()
+        noise_x, noise_y = self._noise.pop()
         physics, goal = self.world.physics, self._goals_reached
-        self._x, self._y = physics.move(self._x, self._y, *velocity, *self._noise.pop())
-        self._state[0], self._state[1] = self._x, self._y
-        reached = goal < self.num_goals and physics.touches(self._x, self._y, *self._goals[goal])
+        self._x, self._y = x, y = physics.move(self._x, self._y, action_x, action_y, noise_x, noise_y)
+        self._state[0], self._state[1] = x, y
+        reached = goal < self.num_goals and physics.touches(x, y, *self._goals[goal])
         if reached:
             self._state[REACHED][goal] = 1.0
         if self.render_mode is not None:
-            self._trace.append((self._x, self._y))
+            self._trace.append((x, y))
         return self.world.observe(self._state), *self._outcome(reached)
 
     def get_state(self) -> NDArray[np.float32]:

@@ -22,10 +22,8 @@ from string import ascii_lowercase
 import numpy as np
 from numpy.typing import NDArray
 
-BOX = 20
-"""Side of the agent's and of each goal's box, in pixels."""
-REACH = BOX // 2
-"""How far a box extends from its center, in pixels."""
+BOX = 20  # side of the agent's and of each goal's box, in pixels
+REACH = BOX // 2  # how far a box extends from its center, in pixels
 MARGIN = 32
 """The largest number of pixels beyond the room at which a bounce can end.
 

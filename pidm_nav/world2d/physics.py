@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 
-SPEED = 20.0
-"""Pixels per step at an action of 1."""
-MAX_PUSHES = 100
-"""Number of pushes after which an agent that is still inside a wall goes back to where it was."""
-PAD = MARGIN + 2
-"""Pixels around the room that the tables cover, so that no lookup is out of range."""
+SPEED = 20.0  # pixels per step at an action of 1
+MAX_PUSHES = 100  # after so many pushes, an agent that is still inside a wall goes back to where it was
+PAD = MARGIN + 2  # pixels around the room that the tables cover, so that no lookup is out of range
 
 FloatArray = NDArray[np.float64]
 Number = TypeVar("Number", float, FloatArray)
@@ -33,7 +30,6 @@ class _Floats:
     """The operations that the dynamics need, for one agent: plain Python, without NumPy's cost per call."""
 
     rint = round
-    index = staticmethod(lambda index: index)  # round() already returns an int
 
     @staticmethod
     def clip(value: float, low: float, high: float) -> float:
@@ -49,7 +45,6 @@ class _Arrays:
 
     rint = np.rint
     sign = np.sign
-    index = staticmethod(lambda index: index.astype(np.intp))
 
     @staticmethod
     def clip(value: FloatArray, low: float, high: float) -> FloatArray:
@@ -66,6 +61,7 @@ class Physics:
         self.noise_std = float(noise_std)
         self.clip_noise = bool(clip_noise)
         self.deadzone = float(deadzone)
+        self._limits = layout.room_size[0] - 1.0, layout.room_size[1] - 1.0
         push_x, push_y = _push_tables(layout)
         self._shape = push_x.shape
         self._origin = PAD * (self._shape[1] + 1)  # the index of (0, 0) in the tables
@@ -80,10 +76,9 @@ class Physics:
 
         Actions must lie within [-1, 1]. The noise is N(0, noise_std) on each axis, or 0 for the mean dynamics.
         """
-        width, height = self.layout.room_size
         math, push_out = (_Arrays, self._push_out_many) if isinstance(x, np.ndarray) else (_Floats, self._push_out)
-        new_x = self._advance(math, x, action_x, noise_x, width - 1.0)
-        new_y = self._advance(math, y, action_y, noise_y, height - 1.0)
+        new_x = self._advance(math, x, action_x, noise_x, self._limits[0])
+        new_y = self._advance(math, y, action_y, noise_y, self._limits[1])
         return push_out(x, y, new_x, new_y)
 
     def touches(self, x: Number, y: Number, goal_x: Number, goal_y: Number) -> Any:
@@ -109,8 +104,8 @@ class Physics:
         return math.clip(math.rint(moved) / 1000.0, 0.0, limit)
 
     def _index(self, math: Any, x: Any, y: Any) -> Any:
-        """Return the index of the box centered on (x, y) in the tables."""
-        return math.index(math.rint(x) * self._shape[1] + math.rint(y) + self._origin)
+        """Return the index of the box centered on (x, y) in the tables, as a whole number."""
+        return math.rint(x) * self._shape[1] + math.rint(y) + self._origin
 
     def _push_out(self, x: float, y: float, new_x: float, new_y: float, tries: int = MAX_PUSHES) -> tuple[float, float]:
         """Push one agent until it is free; if it never gets free, it stays at (x, y)."""
@@ -135,7 +130,7 @@ class Physics:
     ) -> tuple[FloatArray, FloatArray]:
         """Do the same for (N,) agents: all that collide at once, and the last few, in corners, one by one."""
         push_x, push_y, solid = self._tables
-        index = self._index(_Arrays, new_x, new_y)
+        index = self._index(_Arrays, new_x, new_y).astype(np.intp)
         hit = np.flatnonzero(solid.take(index))
         index = index[hit]
         tries = MAX_PUSHES
@@ -143,7 +138,7 @@ class Physics:
             tries -= 1
             new_x[hit] = pushed_x = _push(_Arrays, x[hit], new_x[hit], push_x[index])
             new_y[hit] = pushed_y = _push(_Arrays, y[hit], new_y[hit], push_y[index])
-            index = self._index(_Arrays, pushed_x, pushed_y)
+            index = self._index(_Arrays, pushed_x, pushed_y).astype(np.intp)
             still = np.flatnonzero(solid.take(index))
             hit, index = hit[still], index[still]
         for agent in hit.tolist():

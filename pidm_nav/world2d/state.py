@@ -54,7 +54,7 @@ def goals_of(states: Array) -> Array:
 
 def current_goals(goals: Array, goals_reached: NDArray[np.int64], ahead: int = 0) -> Any:
     """Return the goals to touch next (N, 2), or those `ahead` places after them; at the end, the last goals."""
-    return goals[np.arange(len(goals)), np.minimum(goals_reached + ahead, goals.shape[1] - 1)]
+    return np.asarray(goals[np.arange(len(goals)), np.minimum(goals_reached + ahead, goals.shape[1] - 1)])
 
 
 def shift_goals(states: Array, sign: int) -> Array:

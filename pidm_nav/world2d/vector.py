@@ -11,7 +11,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pidm_nav.goal_env import goal_info
 from pidm_nav.world2d.state import REACHED, current_goals, join_state, state_size
 from pidm_nav.world2d.world import NOISE_BLOCK, Situation, World, draw_pairs
 
@@ -69,7 +68,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
         self._goals = np.zeros((num_envs, self.layout.num_goals, 2))
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
-        self._goals_reached = np.zeros(num_envs, np.int64)
+        self._goals_reached, self._goal_ratio = np.zeros(num_envs, np.int64), np.zeros(num_envs)
         self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
         self._steps = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
@@ -138,10 +137,11 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
     def _move(self, velocities: NDArray[np.float64], idle: IntArray) -> IntArray:
         """Move every row that is not idle; return the rows that have reached their goal by it."""
-        used_up = np.flatnonzero(self._cursor == NOISE_BLOCK)
-        for row in used_up.tolist():
-            draw_pairs(self._rngs[row], self._noise[row, :NOISE_BLOCK])
-        self._cursor[used_up] = 0
+        used_up = self._cursor == NOISE_BLOCK
+        if used_up.any():
+            for row in np.flatnonzero(used_up).tolist():
+                draw_pairs(self._rngs[row], self._noise[row, :NOISE_BLOCK])
+            self._cursor[used_up] = 0
         noise = self.world.noise(self._noise.take(self._blocks + self._cursor))
         x, y = self.world.physics.move(self._x, self._y, velocities[0], velocities[1], *noise)
         touched = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
@@ -179,8 +179,10 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._aim(rows)
 
     def _aim(self, rows: IntArray) -> None:
-        """Look up the current goal of these rows, which is the last one once all are reached."""
-        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], self._goals_reached[rows]).T
+        """Look up the current goal of these rows, which is the last one once all are reached, and their progress."""
+        goals_reached = self._goals_reached[rows]
+        self._goal_ratio[rows] = goals_reached / self.layout.num_goals
+        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], goals_reached).T
 
     def _seed_rows(self, seed: int | Sequence[int | None] | None, rows: IntArray) -> None:
         """Give rows new generators: by seed + i, by the i-th of a list, or, without a seed, only at the first reset."""
@@ -204,12 +206,18 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         if np.isnan(given.max()):
             row = int(np.flatnonzero(np.isnan(given).any(axis=1))[0])
             raise ValueError(f"the action of row {row} is {given[row].tolist()}: give finite numbers")
-        return np.ascontiguousarray(np.clip(given, -1.0, 1.0).T, np.float64)
+        return np.asarray(np.clip(given, -1.0, 1.0).T.astype(np.float64, order="C"))
 
     def _infos(self, reached_goal: IntArray, mask: BoolArray | None = None) -> dict[str, Any]:
         """Return infos as Gymnasium batches them: one array per key, and under `_key` which rows have it."""
         mask = np.ones(self.num_envs, bool) if mask is None else mask
-        infos = goal_info(self._goals_reached.copy(), np.full(self.num_envs, self.layout.num_goals), reached_goal)
+        infos: dict[str, Any] = {
+            "goals_reached": self._goals_reached.copy(),
+            "num_goals": np.full(self.num_envs, self.layout.num_goals),
+            "goal_ratio": self._goal_ratio.copy(),
+            "is_success": self._goals_reached == self.layout.num_goals,
+            "reached_goal": reached_goal,
+        }
         return infos | {f"_{key}": mask for key in infos}
 
     def _final_infos(self, reached_goal: IntArray) -> dict[str, Any]:

@@ -20,8 +20,7 @@ ObsType = Literal["state", "pixels"]
 Situation = tuple[NDArray[np.float64], NDArray[np.float64], int]
 """The agent's position (2,), the goals (G, 2) and the number of goals reached."""
 
-NOISE_BLOCK = 256
-"""Steps of noise that each row draws at a time, so that no step calls every row's generator."""
+NOISE_BLOCK = 256  # steps of noise that each row draws at a time, so that no step calls every row's generator
 
 
 def draw_pairs(rng: np.random.Generator, pairs: NDArray[np.complex64]) -> None:

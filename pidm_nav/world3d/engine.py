@@ -23,7 +23,7 @@ TICS_PER_SECOND = 35
 SCREEN = (240, 320)  # height and width of the engine's picture: small, but large enough to be watched
 DAZED = 7  # tics at the beginning of an episode in which the game lets nobody move
 
-# Only Linux can tie a process to the life of another; without that, killing Python leaves the engine waiting forever.
+# This script starts the engine such that it ends with this process, however that ends. Only Linux can do so.
 LAUNCHER = """#!/bin/sh
 cd "{folder}"  # the engine makes a folder where it starts
 echo $$ > pid
@@ -47,12 +47,7 @@ class Pose(NamedTuple):
 
 
 class Engine:
-    """A running engine with one level.
-
-    Args:
-        level: the level to walk in.
-        realtime: tics follow the clock, 35 per second, whether or not anybody acts.
-    """
+    """A running engine with one level; in `realtime`, 35 tics pass per second, whether or not anybody acts."""
 
     def __init__(self, level: Level, realtime: bool = False) -> None:
         vizdoom = import_vizdoom()
@@ -119,7 +114,11 @@ class Engine:
         data = Path(str(vizdoom.__file__)).parent
         (folder / "level.wad").write_bytes(build_wad(level))
         if sys.platform.startswith("linux"):
-            game.set_vizdoom_path(str(_write_launcher(folder, data / "vizdoom")))
+            launcher, engine = folder / "engine", data / "vizdoom"
+            text = LAUNCHER.format(python=sys.executable, parent=os.getpid(), engine=engine, folder=folder)
+            launcher.write_text(text, encoding="utf-8")
+            launcher.chmod(0o700)
+            game.set_vizdoom_path(str(launcher))
         game.set_doom_game_path(str(data / "freedoom2.wad"))
         game.set_doom_scenario_path(str(folder / "level.wad"))
         game.set_doom_config_path(str(folder / "engine.ini"))
@@ -146,12 +145,3 @@ def import_vizdoom() -> ModuleType:
         raise ModuleNotFoundError(
             'the 3D tasks need ViZDoom, which is not installed: pip install "pidm-nav[3d]"'
         ) from None
-
-
-def _write_launcher(folder: Path, engine: Path) -> Path:
-    """Write a script that starts the engine such that it ends with this process, however that ends."""
-    path = folder / "engine"
-    text = LAUNCHER.format(python=sys.executable, parent=os.getpid(), engine=engine, folder=folder)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o700)
-    return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from gymnasium import spaces
@@ -29,14 +29,9 @@ THRUST = (
 POSE = 6  # number of entries of the state before the flags of the milestones
 
 
-class Command(NamedTuple):
-    """An action on its way to the engine."""
-
-    thrust: tuple[float, ...]  # forward, right, turn, look
-    still: bool  # whether the movement stick is released
-
-
-NOTHING = Command((0.0, 0.0, 0.0, 0.0), still=True)
+Command = tuple[tuple[float, ...], bool]
+"""An action on its way to the engine: the thrust on each axis, and whether the movement stick is released."""
+NOTHING: Command = ((0.0, 0.0, 0.0, 0.0), True)
 
 
 @dataclass(frozen=True)
@@ -63,9 +58,7 @@ class World3D:
             if not (isinstance(value, int) and low <= value <= high):
                 raise ValueError(f"{name} is {value!r}: it must be a whole number from {low} to {high}")
         if len(self.latency_ms) != 2 or not 0 <= self.latency_ms[0] <= self.latency_ms[1] <= 1000:
-            raise ValueError(
-                f"latency_ms is {self.latency_ms!r}: give two numbers of milliseconds, 0 <= low <= high <= 1000"
-            )
+            raise ValueError(f"latency_ms is {self.latency_ms!r}: give two delays with 0 <= low <= high <= 1000")
         if not 0 <= self.drop_frames < 1:
             raise ValueError(f"drop_frames is {self.drop_frames}: it must be at least 0 and below 1")
 
@@ -207,13 +200,10 @@ class NavEnv3D(GoalEnv):
         moved = moved + self.world.noise_std * self.np_random.standard_normal(4)
         if self.world.clip_noise:
             moved = np.clip(moved, -1.0, 1.0)
-        return Command(tuple((moved * THRUST).tolist()), still)
+        return tuple((moved * THRUST).tolist()), still
 
     def _run(self, engine: Engine, command: Command, delay: float) -> int:
-        """Let `frame_skip` tics pass, or more where the clock is ahead already, and return how many did.
-
-        The command waits for its delay, drawn from [0, 1), while those before it continue.
-        """
+        """Let `frame_skip` tics pass, or more if the clock is ahead; the command waits for its delay from [0, 1)."""
         low, high = (each * TICS_PER_SECOND / 1000 for each in self.world.latency_ms)  # in tics
         began = now = engine.tic
         due = began + round(low + (high - low) * delay)
@@ -225,9 +215,10 @@ class NavEnv3D(GoalEnv):
             while self._waiting and self._waiting[0][0] <= now:
                 self._held = self._waiting.popleft()[1]
             until = min(end, self._waiting[0][0]) if self._waiting else end
-            engine.advance(self._held.thrust, until - now)
+            thrust, still = self._held
+            engine.advance(thrust, until - now)
             passed, now = engine.tic - now, engine.tic
-            self._still = self._still + passed if self._held.still else 0
+            self._still = self._still + passed if still else 0
         return now - began
 
     def _passes(self, milestone: Milestone, pose: Pose) -> bool:
