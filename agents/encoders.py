@@ -29,13 +29,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pidm_nav.agents.config import MAX_SHIFT
+from pidm_nav.agents.networks import Array
 from pidm_nav.files import write_bytes
 
 MIN_SIDE = MAX_SHIFT + 1  # pixels per side of the smallest frame
 CHUNK = 256  # images encoded at once where no gradient is needed
-KINDS = ("cnn", "random", "agent:FOLDER", "vit:NAME")
 CACHE_VARIABLE = "PIDM_NAV_CACHE"
-Vectors = NDArray[np.float32]
 
 
 class ConvEncoder(nn.Module):
@@ -93,6 +92,7 @@ class PretrainedEncoder(nn.Module):
 
     mean: Tensor
     spread: Tensor
+    model: Any
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -124,13 +124,8 @@ class PretrainedEncoder(nn.Module):
         for buffer, attribute in (("mean", "image_mean"), ("spread", "image_std")):
             values = torch.tensor(getattr(processor, attribute, None) or (0.5, 0.5, 0.5))
             self.register_buffer(buffer, values.view(3, 1, 1), persistent=False)
-        # held in a tuple, so that hundreds of megabytes are not saved as part of each agent
-        self._model = (model.eval().requires_grad_(False),)
-
-    @property
-    def model(self) -> Any:
-        """The transformer."""
-        return self._model[0]
+        # not as a module of this one, so that hundreds of megabytes are not saved with each agent
+        object.__setattr__(self, "model", model.eval().requires_grad_(False))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return vectors (N, E) of RGB images (N, H, W, 3)."""
@@ -146,38 +141,39 @@ class Frozen(nn.Module):
     """An encoder that is not trained; its vectors are standardized over the demonstrations.
 
     Each demonstrated image is encoded once: vectors are kept on disk, one file per episode, whose name is a hash of the
-    encoder and of the images, so that a subset of the demonstrations finds what the whole set left.
+    encoder and of the images, so that a subset of the demonstrations finds what the whole set left. If `folder` is
+    given, training begins with the CNN of the agent that is saved there.
     """
 
     fitted_to: Tensor
     center: Tensor
     width: Tensor
 
-    def __init__(self, inner: nn.Module) -> None:
+    def __init__(self, inner: nn.Module, folder: str = "") -> None:
         super().__init__()
-        self.inner = inner.requires_grad_(False)
+        self.inner, self.folder = inner.requires_grad_(False), folder
         self.output_size = output_size(inner)
         self.register_buffer("fitted_to", torch.zeros(32, dtype=torch.uint8))  # the inner encoder's identity
         self.register_buffer("center", torch.zeros(self.output_size))
         self.register_buffer("width", torch.ones(self.output_size))
 
-    def fit(self, vectors: Vectors) -> None:
-        """Standardize by the inner encoder's vectors (M, E)."""
+    def fit(self, episodes: Sequence[NDArray[np.uint8]]) -> None:
+        """Standardize by the vectors of the episodes' images (T+1, H, W, C)."""
+        if self.folder and isinstance(self.inner, ConvEncoder):
+            load_cnn(self.inner, self.folder)
+        vectors = np.concatenate(self.embed(episodes))
         spread = vectors.std(axis=0, dtype=np.float64)
         self.center.copy_(torch.as_tensor(vectors.mean(axis=0, dtype=np.float64)))
         self.width.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
-        self.fitted_to.copy_(self._fingerprint())
+        self.fitted_to.copy_(torch.tensor(list(bytes.fromhex(self.identity()))))
 
     def check(self) -> None:
         """Refuse an inner encoder that is not the one the agent was trained with."""
-        if self.fitted_to.any() and not torch.equal(self.fitted_to.cpu(), self._fingerprint()):
+        if self.fitted_to.any() and bytes(self.fitted_to.tolist()).hex() != self.identity():
             raise ValueError(
                 f"the agent was trained with another {type(self.inner).__name__} than the one found now: "
                 "give it the same weights, or train again"
             )
-
-    def _fingerprint(self) -> Tensor:
-        return torch.tensor(list(bytes.fromhex(self.identity())), dtype=torch.uint8)
 
     def identity(self) -> str:
         """Return a hash of what the inner encoder's vectors depend on besides the images."""
@@ -194,24 +190,21 @@ class Frozen(nn.Module):
         """Standardize the inner encoder's vectors."""
         return (vectors - self.center) / self.width
 
+    @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Return vectors (N, E) of images (N, H, W, C)."""
-        self.inner.eval()
-        with torch.no_grad():
-            return self.scale(self.inner(images))
+        return self.scale(self.inner.eval()(images))
 
-    def embed(self, episodes: Iterable[NDArray[np.uint8]]) -> list[Vectors]:
+    def embed(self, episodes: Iterable[NDArray[np.uint8]]) -> list[Array]:
         """Return the inner encoder's vectors (T+1, E) of each episode's images, from the cache where it has them."""
         folder, identity = cache_folder(), self.identity()
         found = []
         for images in episodes:
-            key = hashlib.sha256(f"{identity} {images.shape}".encode())
-            key.update(np.ascontiguousarray(images).data)
+            key = hashlib.sha256(f"{identity} {images.shape}".encode() + images.tobytes())
             path = folder / f"{key.hexdigest()[:32]}.safetensors"
             vectors = _read_vectors(path, (len(images), self.output_size))
             if vectors is None:
-                self.inner.eval()
-                vectors = encode(self.inner, images, self.center.device).cpu().numpy()
+                vectors = encode(self.inner.eval(), images, self.center.device).cpu().numpy()
                 _write_vectors(path, vectors)
             found.append(vectors)
         return found
@@ -224,11 +217,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
 
 
-def _read_vectors(path: Path, shape: tuple[int, int]) -> Vectors | None:
+def _read_vectors(path: Path, shape: tuple[int, int]) -> Array | None:
     """Return a file's vectors, unless it is missing, cut short or changed."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            vectors: Vectors = file.get_tensor("vectors")
+            vectors: Array = file.get_tensor("vectors")
             checksum = (file.metadata() or {}).get("sha256")
     except (OSError, safetensors.SafetensorError):
         return None
@@ -236,7 +229,7 @@ def _read_vectors(path: Path, shape: tuple[int, int]) -> Vectors | None:
     return vectors if whole and hashlib.sha256(vectors.tobytes()).hexdigest() == checksum else None
 
 
-def _write_vectors(path: Path, vectors: Vectors) -> None:
+def _write_vectors(path: Path, vectors: Array) -> None:
     """Keep vectors; where that fails, they are computed again next time."""
     metadata = {"sha256": hashlib.sha256(vectors.tobytes()).hexdigest()}
     try:
@@ -264,16 +257,15 @@ def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Mod
     Weights are drawn from torch's random state. A user's encoder without weights to train counts as frozen.
     """
     if own is not None:
-        output_size(own)
         return own if is_trained(kind, own) else Frozen(own)
     word, _, name = kind.partition(":")
     if kind == "cnn":
         return ConvEncoder(shape, size)
     if kind == "random" or (word == "agent" and name):
-        return Frozen(ConvEncoder(shape, size))  # the weights of a saved agent are read when training begins
+        return Frozen(ConvEncoder(shape, size), name)
     if word == "vit" and name:
         return Frozen(PretrainedEncoder(name))
-    raise ValueError(f"frames '{kind}' is not known: choose one of {', '.join(KINDS)}")
+    raise ValueError(f"frames '{kind}' is not known: choose one of cnn, random, agent:FOLDER, vit:NAME")
 
 
 def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
@@ -281,12 +273,9 @@ def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
     from pidm_nav.agents.checkpoint import read_tensors
 
     tensors = read_tensors(folder)
-    for prefix in ("vision.inner.", "vision."):
-        weights = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
-        if set(weights) == set(encoder.state_dict()):
-            break
+    prefix = "vision.inner." if "vision.fitted_to" in tensors else "vision."
     try:
-        encoder.load_state_dict(weights)
+        encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
     except RuntimeError as error:
         raise ValueError(
             f"the agent in {folder} has no CNN for frames of shape {tuple(encoder.center.shape)} with vectors of "

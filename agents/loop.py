@@ -176,7 +176,7 @@ class Training:
         self.policy.settle()
         encoder = getattr(self.policy, "encoder", None)
         if self.config.exact_statistics and isinstance(encoder, nn.Module):
-            recompute_statistics(encoder, self.samples.states.settled().batches(STATISTICS_BATCH))
+            recompute_statistics(encoder, self.samples.states.batches(STATISTICS_BATCH))
         self.policy.eval()
 
     @contextmanager

@@ -42,7 +42,7 @@ class Remembering:
             setattr(self, name, array)
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Sequential):
     """Linear and ReLU layers of the given sizes, then batch norm: (N, D) -> (N, sizes[-1]).
 
     Any module with an `output_size` that maps scaled states to embeddings can replace it: an agent takes one as
@@ -55,11 +55,6 @@ class Encoder(nn.Module):
         self.layers = nn.Sequential(*hidden_layers(input_size, sizes))
         self.norm = nn.BatchNorm1d(self.output_size)
 
-    def forward(self, states: Tensor) -> Tensor:
-        """Return the embeddings of scaled states."""
-        embeddings: Tensor = self.norm(self.layers(states))
-        return embeddings
-
 
 class Head(nn.Sequential):
     """Embedding (N, E) -> action (N, A) in [-1, 1], through ReLU layers of the given sizes and tanh."""
@@ -70,15 +65,11 @@ class Head(nn.Sequential):
 
 
 class Scale(nn.Module):
-    """Maps the numbers of a Box to about [-reach, reach] by its bounds.
+    """Maps the numbers of a Box to about [-reach, reach] by its bounds; if not enabled, it leaves them as they are.
 
     Where a bound is infinite or beyond a million, the mean and standard deviation of the data are used (see `fit`).
-
-    Args:
-        space: the box whose bounds count.
-        reach: the value that the bounds are mapped to. Beyond 1, one step of the agent covers a larger part of what
-            a ReLU unit tells apart, and sharp turns are learned in fewer steps; flags stay within [-1, 1].
-        enabled: without it, numbers are left as they are.
+    With a reach beyond 1, one step of the agent covers a larger part of what a ReLU unit tells apart, and sharp turns
+    are learned in fewer steps; flags stay within [-1, 1].
     """
 
     center: Tensor
@@ -88,13 +79,12 @@ class Scale(nn.Module):
         super().__init__()
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
         self.bounded: NDArray[np.bool_] = (np.abs(low) < HUGE_BOUND) & (np.abs(high) < HUGE_BOUND) & (high > low)
-        center, width = np.zeros(space.shape), np.ones(space.shape)
-        if enabled:
-            center[self.bounded] = (high[self.bounded] + low[self.bounded]) / 2
-            width[self.bounded] = (high[self.bounded] - low[self.bounded]) / 2 / reach
         self.enabled = enabled
-        self.register_buffer("center", torch.as_tensor(center, dtype=torch.float32))
-        self.register_buffer("width", torch.as_tensor(width, dtype=torch.float32))
+        scaled = self.bounded & enabled
+        low, high = np.where(scaled, low, 0), np.where(scaled, high, 0)
+        width = np.where(scaled, (high - low) / 2 / reach, 1)
+        self.register_buffer("center", torch.tensor((high + low) / 2, dtype=torch.float32))
+        self.register_buffer("width", torch.tensor(width, dtype=torch.float32))
 
     def fit(self, values: NDArray[np.float32], flags: Sequence[int] = ()) -> None:
         """Adapt to the data (M, ...): standardize what has no useful bounds, center constants, leave flags alone."""
@@ -129,8 +119,7 @@ def recompute_statistics(encoder: nn.Module, batches: Iterable[Tensor]) -> None:
     norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     if not norms:
         return
-    momenta = [norm.momentum for norm in norms]
-    mode = encoder.training
+    momenta, mode = [norm.momentum for norm in norms], encoder.training
     encoder.train()
     for norm in norms:
         norm.reset_running_stats()

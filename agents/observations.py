@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from pidm_nav.agents.config import AgentConfig
-from pidm_nav.agents.encoders import ConvEncoder, Frozen, encode, load_cnn, make_frame_encoder, output_size, shifted
+from pidm_nav.agents.encoders import ConvEncoder, Frozen, encode, make_frame_encoder, output_size, shifted
 from pidm_nav.agents.networks import Array, Scale
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.episode import Episode
@@ -30,140 +30,84 @@ EMBEDDED = "embedded"  # the task of demonstrations whose images have become sta
 
 
 class Observations:
-    """Rows of numbers: a state is the observation, scaled by the bounds of its space."""
+    """Makes states of the observations in a space; `vision` is the encoder of images, if they are images."""
 
-    dtype: type[np.generic] = np.float32
-    vision: nn.Module | None = None  # the encoder of images, if any
-    moving: bool = False  # whether states change while the agent is trained, as an encoder is trained with it
-    scale: Scale  # scales states
+    vision: nn.Module | None = None
 
-    def __init__(self, space: spaces.Box, config: AgentConfig) -> None:
-        if len(space.shape) != 1:
+    def __init__(self, space: spaces.Box, config: AgentConfig, encoder: nn.Module | None) -> None:
+        self.history = config.history
+        if len(space.shape) == 3 and space.dtype == np.uint8:
+            self.vision = make_frame_encoder(config.frames, space.shape, config.frame_size, encoder)
+            space = spaces.Box(-np.inf, np.inf, (len(self.history) * output_size(self.vision),), np.float32)
+        elif len(space.shape) != 1:
             raise ValueError(
                 f"observations of shape {space.shape} and type {space.dtype} are neither rows of numbers nor "
                 "frames (H, W, C) of bytes: wrap the environment first"
             )
-        self.scale = Scale(space, config.reach, config.scale_observations)
+        # whether states change while the agent is trained, as an encoder is trained with it
+        self.moving = self.vision is not None and not isinstance(self.vision, Frozen)
+        # the vectors of images have been scaled by their encoder
+        self.scale = Scale(space, config.reach, config.scale_observations and self.vision is None)
 
     def tensor(self, values: NDArray[Any]) -> Tensor:
         """Copy an array, which may be read-only, to the agent's device."""
         return torch.tensor(values, device=self.scale.center.device)
 
     def fit(self, dataset: DemoDataset) -> None:
-        """Adapt to the demonstrations."""
-        self.scale.fit(np.concatenate([episode.observations for episode in dataset]), dataset.goal_flags)
+        """Adapt the scales to the demonstrations."""
+        observations = [episode.observations for episode in dataset]
+        if isinstance(self.vision, ConvEncoder | Frozen):
+            self.vision.fit(observations)
+        elif self.vision is None:
+            self.scale.fit(np.concatenate(observations), dataset.goal_flags)
+
+    def vectors(self, episodes: Sequence[NDArray[np.uint8]]) -> list[Array]:
+        """Return the vectors (T+1, E) of each episode's images."""
+        if isinstance(self.vision, Frozen):
+            return [self.vision.scale(self.tensor(raw)).cpu().numpy() for raw in self.vision.embed(episodes)]
+        assert self.vision is not None
+        return [encode(self.vision, images, self.scale.center.device).cpu().numpy() for images in episodes]
 
     def embedded(self, dataset: DemoDataset) -> DemoDataset:
         """Return the demonstrations with states, not yet scaled, as observations."""
-        return dataset
-
-    def table(self, episodes: Sequence[Episode], shift: int = 0) -> Table:
-        """Return what training gathers states from."""
-        rows = np.concatenate([episode.observations for episode in episodes]).astype(np.float32)
-        return Table(self.scale(self.tensor(rows)))
-
-    def act(self, act: Act, batch: NDArray[Any], state: Any, starts: NDArray[np.bool_]) -> tuple[Array, Any]:
-        """Call `act` with the states of raw observations."""
-        return act(batch, state, starts)
-
-    def pack(self, dataset: DemoDataset) -> dict[str, Tensor]:
-        """Return embedded demonstrations as a few tensors, or nothing where that saves nothing."""
-        return {}
-
-    def unpack(self, memory: dict[str, Tensor]) -> DemoDataset | None:
-        """Return the embedded demonstrations, without actions, that `pack` made tensors of, if any."""
-        return None
-
-
-@dataclass(frozen=True)
-class Table:
-    """All observations, one episode after the other; training gathers scaled states from it by row."""
-
-    values: Tensor  # (N, D)
-    costly = False  # whether a state is much more expensive than a look-up
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def gather(self, rows: Tensor, rng: np.random.Generator | None = None) -> Tensor:
-        """Return the scaled states (B, D) of these rows; `rng` draws the random shift of images in training."""
-        return self.values[rows]
-
-    def settled(self) -> Table:
-        """Return the table for an encoder whose weights no longer change."""
-        return self
-
-    def batches(self, size: int) -> Iterator[Tensor]:
-        """Yield all states, `size` at a time."""
-        for rows in torch.split(torch.arange(len(self), device=self.values.device), size):
-            yield self.gather(rows)
-
-
-class FrameObservations(Observations):
-    """Images (H, W, C) of bytes: a state is the vectors of a few images, which the encoder has scaled."""
-
-    dtype = np.uint8
-    vision: nn.Module
-
-    def __init__(self, space: spaces.Box, config: AgentConfig, encoder: nn.Module | None) -> None:
-        self.vision = make_frame_encoder(config.frames, space.shape, config.frame_size, encoder)
-        self.moving = not isinstance(self.vision, Frozen)
-        self.frames, self.history = config.frames, config.history
-        width = len(self.history) * output_size(self.vision)
-        self.scale = Scale(spaces.Box(-np.inf, np.inf, (width,), np.float32), enabled=False)
-
-    def fit(self, dataset: DemoDataset) -> None:
-        """Adapt the encoder's scales to the demonstrations."""
-        images = [episode.observations for episode in dataset]
-        if isinstance(self.vision, Frozen):
-            if isinstance(self.vision.inner, ConvEncoder) and self.frames.startswith("agent:"):
-                load_cnn(self.vision.inner, self.frames.removeprefix("agent:"))
-            self.vision.fit(np.concatenate(self.vision.embed(images)))
-        elif isinstance(self.vision, ConvEncoder):
-            self.vision.fit(images)
-
-    def vectors(self, episodes: Sequence[Episode]) -> list[Array]:
-        """Return the vectors (T+1, E) of the images of each episode."""
-        images = [episode.observations for episode in episodes]
-        if isinstance(self.vision, Frozen):
-            return [self.vision.scale(self.tensor(raw)).cpu().numpy() for raw in self.vision.embed(images)]
-        return [encode(self.vision, each, self.scale.center.device).cpu().numpy() for each in images]
-
-    def embedded(self, dataset: DemoDataset) -> DemoDataset:
-        """Return the demonstrations with states as observations."""
+        if self.vision is None:
+            return dataset
+        vectors = self.vectors([episode.observations for episode in dataset])
         episodes = [
-            replace(episode, observations=stack_history(vectors, self.history))
-            for episode, vectors in zip(dataset, self.vectors(dataset.episodes), strict=True)
+            replace(episode, observations=stack_history(own, self.history))
+            for episode, own in zip(dataset, vectors, strict=True)
         ]
         return replace(dataset, task=EMBEDDED, episodes=tuple(episodes))
 
     def table(self, episodes: Sequence[Episode], shift: int = 0) -> Table:
-        """Return what training gathers states from: images, or their vectors where the encoder is frozen."""
-        history = self.tensor(history_rows([len(episode.observations) for episode in episodes], self.history))
-        if not self.moving:
-            return FrameTable(self.tensor(np.concatenate(self.vectors(episodes))), history)
-        images = torch.from_numpy(np.concatenate([episode.observations for episode in episodes]))
-        return FrameTable(images.to(self.scale.center.device), history, self.vision, shift)
+        """Return what training gathers states from; with an encoder that is trained, that is images."""
+        observations = [episode.observations for episode in episodes]
+        if self.vision is None:
+            return Table(self.scale(self.tensor(np.concatenate(observations))))
+        history = self.tensor(history_rows([len(images) for images in observations], self.history))
+        if isinstance(self.vision, Frozen):
+            return Table(self.tensor(np.concatenate(self.vectors(observations))), history)
+        images = torch.from_numpy(np.concatenate(observations)).to(self.scale.center.device)
+        return Table(images, history, self.vision, shift)
 
     def act(self, act: Act, batch: NDArray[Any], state: Any, starts: NDArray[np.bool_]) -> tuple[Array, Any]:
-        """Call `act` with the states of images; those of the last steps are in `state`."""
+        """Call `act` with the states of raw observations; the images of the last steps are in `state`."""
+        if self.vision is None:
+            return act(batch, state, starts)
         recent = latest_vectors(state, self.vision(self.tensor(batch)).cpu().numpy(), starts, max(self.history))
         states = recent[:, list(self.history)].reshape(len(recent), -1)
         actions, inner = act(states, None if state is None else state.inner, starts)
         return actions, Recall(recent, inner)
 
     def pack(self, dataset: DemoDataset) -> dict[str, Tensor]:
-        """Return the vectors of embedded demonstrations, each once."""
-        newest = np.concatenate([episode.observations[:, : output_size(self.vision)] for episode in dataset])
-        return {
-            "vectors": torch.tensor(newest),
-            "lengths": torch.tensor([len(episode.observations) for episode in dataset]),
-        }
+        """Return the vectors of demonstrations whose images have become states, each vector once."""
+        size = self.scale.center.numel() // len(self.history)
+        newest = np.concatenate([episode.observations[:, :size] for episode in dataset])
+        lengths = [len(episode.observations) for episode in dataset]
+        return {"vectors": torch.tensor(newest), "lengths": torch.tensor(lengths)}
 
-    def unpack(self, memory: dict[str, Tensor]) -> DemoDataset | None:
-        """Return the demonstrations that `pack` made tensors of."""
-        if "vectors" not in memory:
-            return None
+    def unpack(self, memory: dict[str, Tensor]) -> DemoDataset:
+        """Return the demonstrations, without actions, that `pack` made tensors of."""
         episodes = []
         for vectors in torch.split(memory["vectors"], memory["lengths"].tolist()):
             steps = len(vectors) - 1
@@ -173,41 +117,44 @@ class FrameObservations(Observations):
 
 
 @dataclass(frozen=True)
-class FrameTable(Table):
-    """Images (N, H, W, C) as bytes, or vectors (N, E) where no encoder is given."""
+class Table:
+    """All observations, one episode after the other; training gathers scaled states from it by row."""
 
-    history: Tensor  # (N, K) int64: the rows that make up a row's state
+    values: Tensor  # (N, D) states; with a history, (N, E) vectors or, with an encoder, (N, H, W, C) images
+    history: Tensor | None = None  # (N, K) int64: the rows that make up a row's state
     encoder: nn.Module | None = None
     shift: int = 0  # largest random shift of images in training, in pixels
-    costly = True
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def costly(self) -> bool:
+        """Whether a state is much more expensive than a look-up."""
+        return self.history is not None
 
     def gather(self, rows: Tensor, rng: np.random.Generator | None = None) -> Tensor:
-        """Return the states of these rows; an image that belongs to several is encoded once."""
+        """Return the scaled states (B, D) of these rows; `rng` draws the random shift of images in training."""
+        if self.history is None:
+            return self.values[rows]
         parts = self.history[rows]  # (B, K)
         if self.encoder is None:
             return self.values[parts].flatten(1)
-        distinct, where = torch.unique(parts, return_inverse=True)
+        distinct, where = torch.unique(parts, return_inverse=True)  # an image of several states is encoded once
         images = self.values[distinct]
         if rng is not None and self.shift:
             images = shifted(images, self.shift, rng)
         vectors: Tensor = self.encoder(images)
         return vectors[where].flatten(1)
 
-    def settled(self) -> Table:
-        """Return the table with vectors in place of images."""
-        if self.encoder is None:
-            return self
-        vectors = encode(self.encoder, self.values.cpu().numpy(), self.values.device)
-        return replace(self, values=vectors, encoder=None)
-
-
-def make_observations(
-    space: spaces.Box, config: AgentConfig, encoder: nn.Module | None
-) -> tuple[Observations, nn.Module | None]:
-    """Return what handles a space's observations, and the user's encoder if that is one of states, not of images."""
-    if len(space.shape) == 3 and space.dtype == np.uint8:
-        return FrameObservations(space, config, encoder), None
-    return Observations(space, config), encoder
+    def batches(self, size: int) -> Iterator[Tensor]:
+        """Yield all states, `size` at a time, for an encoder whose weights no longer change."""
+        table = self
+        if self.encoder is not None:
+            vectors = encode(self.encoder, self.values.cpu().numpy(), self.values.device)
+            table = replace(self, values=vectors, encoder=None)
+        for rows in torch.split(torch.arange(len(self), device=self.values.device), size):
+            yield table.gather(rows)
 
 
 def history_rows(lengths: ArrayLike, history: Sequence[int]) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.networks import Array, Head
 from pidm_nav.agents.policy import Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
@@ -62,11 +62,7 @@ class PIDM(NavPolicy):
     name: ClassVar[str] = "pidm"
     config_class: ClassVar[type[AgentConfig]] = PIDMConfig
     presets: ClassVar[Mapping[str, Preset]] = {
-        "fast": Preset(PIDMConfig(), TrainConfig(learning_rate=1e-3)),
-        "paper": Preset(
-            PIDMConfig(scale_observations=False),
-            TrainConfig(learning_rate=1e-5, final_learning_rate=1e-5, gradient_clip=None, **PAPER),
-        ),
+        **NavPolicy.presets,
         "pixels": Preset(PIDMConfig(**FRAMES), TrainConfig(learning_rate=1e-3, **PIXELS)),
         "frozen": Preset(PIDMConfig(frames="random", **FRAMES), TrainConfig(learning_rate=1e-3, **FROZEN)),
     }
@@ -181,11 +177,11 @@ class PIDM(NavPolicy):
             rows, which = rows[samples.has_action[rows]], which[samples.has_action[rows]]
         futures = samples.future_rows(rows, horizons[which])
         extra: Tensor | float = 0.0
-        if self.config.predicted:
+        if window == 1:
             states, targets = samples.states.gather(torch.cat([rows, futures]), rng).chunk(2)
             if samples.futures is not None:
                 targets = samples.futures[rows]
-            elif isinstance(self.predictor, LearnedPredictor):
+            elif self.config.end_to_end and isinstance(self.predictor, LearnedPredictor):
                 extra, targets = self.predictor.measure(states, targets), self.predictor(states)
             actions = self(states, targets, which)
         else:
@@ -203,8 +199,6 @@ class PIDM(NavPolicy):
         now       z_i  z_i+1 ...  z_i+W-1
         future    z_i+1 z_i+2 ... z_i+W           windows run over the end of episodes: that pair does not count
         """
-        if window == 1:
-            return pairs.flatten(), torch.arange(pairs.numel(), device=pairs.device).view(pairs.shape)
         if samples.states.costly:  # any horizon: what several pairs of the batch need is encoded once
             distinct, where = torch.unique(pairs, return_inverse=True)
             return distinct, where
@@ -212,20 +206,19 @@ class PIDM(NavPolicy):
         return samples.windows(starts, window + 1), torch.stack([grid[:, :-1].flatten(), grid[:, 1:].flatten()])
 
     def memory(self) -> dict[str, Tensor]:
-        """Return what the predictor remembers, or more compact tensors that it can be fitted to again."""
-        if self.fitted_to is None or isinstance(self.predictor, LearnedPredictor):
+        """Return what the predictor remembers or, for images, more compact tensors that it can be fitted to again."""
+        if self.vision is None or self.fitted_to is None or isinstance(self.predictor, LearnedPredictor):
             return self.predictor.memory()
-        return self.observations.pack(self.fitted_to) or self.predictor.memory()
+        return self.observations.pack(self.fitted_to)
 
     def restore(self, memory: dict[str, Tensor]) -> None:
         """Take over the tensors that `memory` returned."""
         self.predictor.horizon = self.horizon
-        self.fitted_to = self.observations.unpack(memory)
-        if self.fitted_to is None:
-            self.predictor.restore(memory)
-        else:
+        if self.vision is not None and "vectors" in memory:
+            self.fitted_to = self.observations.unpack(memory)
             self.predictor.fit(self.fitted_to, self.horizon)
+        else:
+            self.predictor.restore(memory)
 
-    def facts(self) -> list[str]:
-        """Return what `repr` shows."""
-        return [*super().facts(), f"predictor={self.predictor.name}"]
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, predictor={self.predictor.name})"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.networks import Array, Encoder, Remembering, Scale
-from pidm_nav.agents.observations import make_observations
+from pidm_nav.agents.observations import Observations
 from pidm_nav.demos.dataset import DemoDataset
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ class NavPolicy(Remembering, nn.Module, ABC):
         self.threads = 1  # torch threads while acting: more only pay off for large encoders
         # Plain JSON values about the agent's origin: task, env_kwargs, data, training; set by train, kept by save
         self.description: dict[str, Any] = {}
-        self.observations, encoder = make_observations(observation_space, self.config, encoder)
+        self.observations = Observations(observation_space, self.config, encoder)
         # registered here, under the names that saved weights have
         self.vision, self.scale = self.observations.vision, self.observations.scale
         self.action_scale = Scale(action_space)
-        self.build(encoder)
+        self.build(encoder if self.vision is None else None)
 
     @classmethod
     def preset(cls, name: str, task: str = "") -> Preset:
@@ -185,7 +185,7 @@ class NavPolicy(Remembering, nn.Module, ABC):
         shape = self.observation_space.shape
         if isinstance(observation, dict):
             raise ValueError("the observation is a dict: this agent takes arrays, flatten the observations first")
-        rows = np.asarray(observation, dtype=self.observations.dtype)
+        rows = np.asarray(observation, dtype=np.float32 if self.vision is None else np.uint8)
         single = rows.shape == shape
         if single:
             rows = rows[None]
@@ -219,11 +219,8 @@ class NavPolicy(Remembering, nn.Module, ABC):
 
         return save_agent(self, folder)
 
-    def facts(self) -> list[str]:
-        """Return what `repr` shows."""
-        episodes = self.description.get("data", {}).get("episodes")
-        origin = [f"task={self.description.get('task')}", f"{episodes} demonstrations"] if episodes else ["untrained"]
-        return [*origin, f"{sum(each.numel() for each in self.parameters()):,} parameters"]
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(self.facts())})"
+        episodes = self.description.get("data", {}).get("episodes")
+        origin = f"task={self.description.get('task')}, {episodes} demonstrations" if episodes else "untrained"
+        parameters = sum(each.numel() for each in self.parameters())
+        return f"{type(self).__name__}({origin}, {parameters:,} parameters)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +11,8 @@ from numpy.typing import NDArray
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.world2d.state import split_state
 
-NEAR = 60.0
-"""Distance in pixels within which an agent counts as near a goal."""
-CELL = 40.0
-"""Side in pixels of the squares in which actions are compared."""
+NEAR = 60.0  # px within which an agent counts as near a goal
+CELL = 40.0  # px, the side of the squares in which actions are compared
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,15 @@ def play_statistics(dataset: DemoDataset) -> PlayStatistics:
     if not dataset.goal_flags:
         raise ValueError(f"the demonstrations of {dataset.task} show no goals: give demonstrations of state vectors")
     lengths = np.array([len(episode) for episode in dataset])
-    actions = np.concatenate([episode.actions for episode in dataset]).astype(np.float64)
-    states = np.concatenate([episode.observations[:-1] for episode in dataset])
+    states, actions = dataset.transitions().state, dataset.transitions().action.astype(np.float64)
     changes = np.concatenate([np.diff(episode.actions, axis=0) for episode in dataset])
-    positions, goals, _ = split_state(states)
+    positions, goals, reached = split_state(states)
     near = np.linalg.norm(goals - positions[:, None], axis=-1).min(axis=1) < NEAR
-    deviation, known = _deviation(states, actions)
+    place = np.column_stack([np.rint(positions / CELL), reached])
+    _, group, count = np.unique(place, axis=0, return_inverse=True, return_counts=True)
+    group, unbiased = group.ravel(), count / np.maximum(count - 1, 1)
+    deviation = ((actions - group_means(actions, group)[group]) ** 2).sum(axis=1) * unbiased[group]
+    known = count[group] >= 5
     deflection = np.linalg.norm(actions, axis=1)
     return PlayStatistics(
         mean_length=float(lengths.mean()),
@@ -60,14 +62,6 @@ def play_statistics(dataset: DemoDataset) -> PlayStatistics:
     )
 
 
-def _deviation(
-    states: NDArray[np.float32], actions: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return each action's squared distance (M,) to the mean of its square and goal, and where 5 or more are."""
-    positions, _, goals_reached = split_state(states)
-    place = np.column_stack([np.rint(positions / CELL), goals_reached])
-    _, group, count = np.unique(place, axis=0, return_inverse=True, return_counts=True)
-    group = group.ravel()
-    mean = np.column_stack([np.bincount(group, axis_actions) / count for axis_actions in actions.T])
-    unbiased = count / np.maximum(count - 1, 1)
-    return ((actions - mean[group]) ** 2).sum(axis=1) * unbiased[group], count[group] >= 5
+def group_means(values: NDArray[Any], group: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the means (G, D) of values (N, D) in groups, which are numbered from 0 (N,) and have members each."""
+    return np.column_stack([np.bincount(group, column) for column in values.T]) / np.bincount(group)[:, None]

@@ -15,7 +15,6 @@ from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import POSITION
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CELL = 10  # px
@@ -23,6 +22,8 @@ CELL = 10  # px
 
 def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
     """Draw labeled datasets: one panel per map, and on it the color of each dataset's demonstrator."""
+    from matplotlib.collections import LineCollection
+
     groups: dict[Layout, dict[str, DemoDataset]] = {}
     for label, dataset in datasets.items():
         if dataset.task not in TASKS or not TASKS[dataset.task].shows_goals:
@@ -30,23 +31,16 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
         groups.setdefault(demo_layout(dataset), {})[label] = dataset
     figure, axes = panels(len(groups), width=4.2, height=4.75, columns=4)
     for ax, (layout, members) in zip(axes, groups.items(), strict=True):
-        _draw_panel(ax, layout, members)
+        draw_room(ax, layout)
+        entries = {}
+        for (label, dataset), color in zip(members.items(), demonstrator_colors(members.values()), strict=True):
+            traces = [demo_states(dataset, episode)[:, POSITION] for episode in range(len(dataset))]
+            visited = len(np.unique(np.concatenate(traces) // CELL, axis=0))
+            # The wider a dataset spreads, the deeper it lies: a narrow one would vanish under it.
+            style: Any = {"zorder": 2 + 0.9 / (1 + visited), "alpha": float(np.clip(14 / len(traces), 0.3, 0.9))}
+            ax.add_collection(LineCollection(traces, colors=color, linewidths=0.8, capstyle="round", **style))
+            entries[f"{label} ({len(traces)})"] = color
+        ax.set_title(task_title(next(iter(members.values())).task), fontsize=12)
+        place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2, "handlelength": 1.4}
+        ax.legend(handles=legend_entries(entries, linewidth=2.5), frameon=False, fontsize=9, **place)
     return figure
-
-
-def _draw_panel(ax: Axes, layout: Layout, datasets: Mapping[str, DemoDataset]) -> None:
-    from matplotlib.collections import LineCollection
-
-    draw_room(ax, layout)
-    entries = {}
-    for (label, dataset), color in zip(datasets.items(), demonstrator_colors(datasets.values()), strict=True):
-        traces = [demo_states(dataset, episode)[:, POSITION] for episode in range(len(dataset))]
-        visited = len(np.unique(np.concatenate(traces) // CELL, axis=0))
-        # The wider a dataset spreads, the deeper it lies: a narrow one would vanish under it.
-        style: Any = {"zorder": 2 + 0.9 / (1 + visited), "alpha": float(np.clip(14 / len(traces), 0.3, 0.9))}
-        ax.add_collection(LineCollection(traces, colors=color, linewidths=0.8, capstyle="round", **style))
-        entries[f"{label} ({len(traces)})"] = color
-    ax.set_title(task_title(next(iter(datasets.values())).task), fontsize=12)
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
-    handles = legend_entries(entries, linewidth=2.5)
-    ax.legend(handles=handles, ncols=2, frameon=False, fontsize=9, handlelength=1.4, **place)

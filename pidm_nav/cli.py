@@ -69,9 +69,9 @@ def load_command(words: str) -> Any:
 
 
 def describe(command: Any) -> tuple[str, str]:
-    """Return a command's first sentence and its example, as its docstring has them."""
+    """Return the first clause of a command's docstring, and its example."""
     about, _, example = (command.__doc__ or "").partition("Example:")
-    return about.strip().splitlines()[0].rstrip("."), example.strip()
+    return re.split(r"[;:.](?:\s|$)", about.strip())[0], example.strip()
 
 
 def _run(words: list[str]) -> None:

@@ -14,6 +14,7 @@ from pidm_nav.tasks import TASKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -45,11 +46,7 @@ def agent_color(name: str) -> str:
 
 
 def demonstrator(made_by: str | DemoDataset) -> str:
-    """Return who made demonstrations: `human`, `human-like`, `astar`, or the name their source states.
-
-    Args:
-        made_by: a dataset, or any text that names the demonstrator, such as "A* expert" or "maze_human.npz".
-    """
+    """Return who made demonstrations, by any text that names them: human, human-like, astar, or the text itself."""
     text = made_by if isinstance(made_by, str) else str(made_by.source.get("made_by", "unknown"))
     plain = text.lower().replace("_", "-")
     if "human-like" in plain or "humanlike" in plain:
@@ -71,10 +68,7 @@ def demonstrator_color(made_by: str | DemoDataset) -> str:
 
 
 def demonstrator_colors(made_by: Iterable[str | DemoDataset]) -> list[str]:
-    """Return one color for each entry of a figure.
-
-    Each demonstrator gets its own color; a later entry whose color is taken already gets the next free one.
-    """
+    """Return one color per entry: its demonstrator's own, or the next free one if an earlier entry has taken that."""
     colors: list[str] = []
     for name in map(demonstrator, made_by):
         first = zlib.crc32(name.encode()) % len(OTHER_DEMONSTRATOR_COLORS)
@@ -90,16 +84,14 @@ def color_by_demonstrator(items: Sequence[Any]) -> dict[str, str]:
     return dict(zip(names, demonstrator_colors(names), strict=True))
 
 
-def panels(
-    count: int, width: float = 4.6, height: float = 4.6, columns: int = 2, **options: Any
-) -> tuple[Figure, list[Axes]]:
-    """Make a figure of panels, each of a size in inches and so many per row; options go to `Figure.subplots`."""
+def panels(count: int, width: float = 4.6, height: float = 4.6, columns: int = 2) -> tuple[Figure, list[Axes]]:
+    """Make a figure of panels, each of a size in inches and so many per row."""
     from matplotlib.figure import Figure
 
     columns = min(count, columns)
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained", dpi=150)
-    axes = list(figure.subplots(rows, columns, squeeze=False, **options).ravel())
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
     for spare in axes[count:]:
         spare.set_visible(False)
     return figure, axes[:count]
@@ -122,8 +114,8 @@ def draw_room(ax: Axes, layout: Layout) -> None:
 
     draw_map(ax, layout)
     for number in ax.texts:
-        number.set(path_effects=[withStroke(linewidth=2.5, foreground="white")], fontsize=9, fontweight="bold")
-        number.set_zorder(9)
+        stroke = withStroke(linewidth=2.5, foreground="white")
+        number.set(path_effects=[stroke], fontsize=9, fontweight="bold", zorder=9)
     ax.spines[:].set_visible(False)
 
 
@@ -142,13 +134,18 @@ def tidy(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
+def set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
+    """Number a logarithmic axis at these ticks alone."""
+    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
 def legend_entries(colors: Mapping[str, str], **style: Any) -> list[Line2D]:
     """Return a legend's entries, one line of each color with its label."""
     from matplotlib.lines import Line2D
 
-    return [
-        Line2D([], [], **{"linewidth": 4, "color": color, "label": name, **style}) for name, color in colors.items()
-    ]
+    style = {"linewidth": 4, **style}
+    return [Line2D([], [], color=color, label=name, **style) for name, color in colors.items()]
 
 
 def outside_legend(figure: Figure, entries: Sequence[Line2D], columns: int = 4) -> None:

@@ -24,8 +24,7 @@ from pidm_nav.video import write_video
 Array = NDArray[Any]
 Rows = VectorEnv[Any, Any, Any]
 Progress = Callable[[int], None]  # called with the number of episodes that have ended, whenever some have
-KEPT = {"goals_reached": "goals_reached", "tics": "tics", "is_success": "success", "success": "success"}
-"""The infos of a step that episodes keep, and the names under which they keep them."""
+KEPT = ("goals_reached", "tics")  # the infos of a step that episodes keep, besides success
 
 
 class Policy(Protocol):
@@ -58,6 +57,7 @@ class Rollout:
         self.ended = np.arange(rows) >= len(self.seeds)
         self.steps, self.returns = np.zeros(rows, np.int64), np.zeros(rows)
         self._terminated, self._truncated = np.zeros(rows, bool), np.zeros(rows, bool)
+        self._success, self._tells_success = np.zeros(rows, bool), False  # by whatever name the environment tells it
         self._keeps_observations = keep_observations
         self._keeps_states = keep_observations and not np.array_equal(self.observation, self.states)
         self._kept: defaultdict[str, list[Array]] = defaultdict(list)  # one (N, ...) array per step
@@ -87,6 +87,10 @@ class Rollout:
         self._kept["rewards"].append(reward)
         self._record(self.infos)
         running = ~self.ended
+        told = self.infos.get("success", self.infos.get("is_success"))
+        self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
+        self._tells_success |= told is not None and "goals_reached" not in self.infos
+        self._kept["success"].append(self._success)
         self.steps += running
         self.returns += np.where(running, reward, 0.0)
         ending = (terminated | truncated) & running
@@ -110,6 +114,8 @@ class Rollout:
         for row, seed in enumerate(self.seeds):
             surplus = columns["actions"].shape[1] - self.steps[row]  # steps of longer episodes
             infos = {name: values[row, : values.shape[1] - surplus] for name, values in columns.items()}
+            if not self._tells_success:
+                del infos["success"]
             arrays = infos.pop("observations"), infos.pop("actions"), infos.pop("rewards")
             made.append(Episode(*arrays, self._terminated[row], self._truncated[row], seed, infos))
         return made
@@ -128,9 +134,9 @@ class Rollout:
         self._kept["observations"].append(self.observation if self._keeps_observations else self.states)
         if self._keeps_states:
             self._kept["states"].append(self.states)
-        for key, name in KEPT.items():
-            if key in infos and not (name == "success" and "goals_reached" in infos):
-                self._kept[name].append(np.array(infos[key], np.bool_ if name == "success" else np.int16))
+        for name in KEPT:
+            if name in infos:
+                self._kept[name].append(np.array(infos[name], np.int16))
 
 
 def rollout(

@@ -86,13 +86,12 @@ class Task:
     def make_vec(
         self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
     ) -> VectorEnv[Any, Any, Any]:
-        """Make a vector environment of `rows` rows; a row whose episode has ended waits until it is reset."""
+        """Make a vector environment for rollouts, which do not care what a row does after its episode has ended."""
         self._check_arguments(env_kwargs)
-        mode: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}
         if not self.vectorized or render_mode == "human":
-            return _Rows([partial(_make_waiting, self, render_mode, max_steps, **env_kwargs)] * rows, **mode)
-        limit = max_steps or self.max_steps
-        return gym.make_vec(self.env_id, rows, render_mode=render_mode, max_episode_steps=limit, **mode, **env_kwargs)
+            return SyncVectorEnv([partial(self.make, render_mode, max_steps, **env_kwargs)] * rows)
+        options: dict[str, Any] = {"render_mode": render_mode, "max_episode_steps": max_steps or self.max_steps}
+        return gym.make_vec(self.env_id, rows, autoreset_mode=AutoresetMode.DISABLED, **options, **env_kwargs)
 
     def rows_for(self, episodes: int) -> int:
         """Return how many rows to make for these episodes: as few waves as possible, and few unused rows."""
@@ -112,36 +111,6 @@ class Task:
         for name in env_kwargs:
             if self.world and name not in self.defaults:
                 raise ValueError(f"{self.name} has no argument '{name}': it takes {', '.join(self.defaults)}")
-
-
-class _Waiting(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment that repeats its last observation, without a reward, once its episode has ended."""
-
-    last: tuple[Any, float, bool, bool, dict[str, Any]] | None = None
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        self.last = None
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        if self.last is not None:
-            return self.last
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        if terminated or truncated:
-            self.last = observation, 0.0, terminated, truncated, info
-        return observation, reward, terminated, truncated, info
-
-
-def _make_waiting(task: Task, *arguments: Any, **env_kwargs: Any) -> gym.Env[Any, Any]:
-    return _Waiting(task.make(*arguments, **env_kwargs))
-
-
-class _Rows(SyncVectorEnv):
-    """Environments side by side, which Gymnasium's class would not step any more once one has ended."""
-
-    def step(self, actions: Any) -> Any:
-        self._autoreset_envs = np.zeros(self.num_envs, dtype=np.bool_)
-        return super().step(actions)
 
 
 @lru_cache(maxsize=16)

@@ -16,15 +16,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
-import gymnasium as gym
 import imageio.v2 as imageio
-from pidm_nav.world3d.rollout import roll_out3d
 from PIL import Image
 
-import pidm_nav  # noqa: F401  registers the environments
 from pidm_nav.cli import main as pidm_nav_command
+from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.demos.recorder.controls import Controls, Reading
@@ -32,9 +31,8 @@ from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.tasks import TASKS
-from pidm_nav.world2d.drawing import Frame
-from pidm_nav.world2d.render import render_state
+from pidm_nav.rollout import evaluate
+from pidm_nav.tasks import PAPER_TASKS
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TASK_SIZE = 400  # px; shown at half of it, so that it is sharp on fine screens
@@ -45,7 +43,7 @@ def take_quickstart(folder: Path, images: Path) -> None:
     """The GIF, the curve and the traces as the quickstart made them."""
     for name, target in (
         ("bc-and-pidm.gif", "bc-and-pidm.gif"),
-        ("curve.png", "curve.png"),
+        ("figures/efficiency-human-like.png", "curve.png"),
         ("traces.png", "traces-maze.png"),
     ):
         shutil.copyfile(folder / name, images / target)
@@ -56,38 +54,28 @@ def take_quickstart(folder: Path, images: Path) -> None:
 
 def draw_tasks(images: Path) -> None:
     """Each task as an episode begins."""
-    for task in TASKS.values():
-        env = gym.make(task.env_id)
-        state, _ = env.reset(seed=0)
-        imageio.imwrite(images / f"{task.name}.png", render_state(task.layout, state, TASK_SIZE))
-        env.close()
+    for task in PAPER_TASKS.values():
+        with closing(task.make()) as env:
+            state, _ = env.reset(seed=0)
+        imageio.imwrite(images / f"{task.name}.png", task.draw(state[None], {}, TASK_SIZE)[0])
 
 
 def draw_levels(images: Path) -> None:
     """Two of the 3D levels, as the scripted walker sees them after so many steps."""
     for name, steps in (("tour-3d", 135), ("four-room-3d", 100)):
-        frames: list[Frame] = []
-        roll_out3d(
-            None,
-            name,
-            max_steps=steps,
-            keep_observations=False,
-            watch=lambda env, frames=frames: frames.append(env.render()),
-            render_mode="rgb_array",
-        )
-        imageio.imwrite(images / f"{name}.png", frames[-1])
+        result = evaluate(make_expert("scripted", name), name, 1, max_steps=steps, film=0)
+        imageio.imwrite(images / f"{name}.png", result.frames(0)[-1])
 
 
 def draw_traces(images: Path) -> None:
     """The package's demonstrations on their maps."""
-    datasets = {f"{task}/{kind}": load_demos(f"{task}/{kind}") for task in TASKS for kind in ("human-like", "astar")}
+    kinds = {"human-like": "human-like", "astar": "A*"}
+    datasets = {f"{task}/{kind}": load_demos(f"{task}/{kind}") for task in PAPER_TASKS for kind in kinds}
     figure = plot_traces(datasets)
     for ax in figure.axes:
-        handles, labels = ax.get_legend_handles_labels()
-        handles = handles or ax.get_legend().legend_handles
-        labels = ["human-like", "A*"]
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "handlelength": 1.4}
-        ax.legend(handles, labels, ncols=2, frameon=False, fontsize=11, **place)
+        legend = ax.get_legend()
+        for text, label in zip(legend.get_texts(), kinds.values(), strict=True):
+            text.set(text=label, fontsize=11)
     figure.savefig(images / "traces.png", dpi=110)
     picture = Image.open(images / "traces.png").convert("RGB")
     picture.quantize(256, method=Image.Quantize.MAXCOVERAGE).save(images / "traces.png", optimize=True)
@@ -96,7 +84,7 @@ def draw_traces(images: Path) -> None:
 def draw_recorder(images: Path, size: int = 640) -> None:
     """The recorder in the middle of an episode; the human-like script holds the stick."""
     with tempfile.TemporaryDirectory() as folder:
-        task = TASKS["maze"]
+        task = PAPER_TASKS["maze"]
         session = Session(task, {}, Rules(10), DemoFile(Path(folder) / "my_demos.npz", task, {}))
         player, memory, reading = HumanLikePlayer("maze", seed=3), None, Reading()
         while session.kept < 2 or session.person.goals_reached < 6:

@@ -1,15 +1,16 @@
 """The command line: what it shows, and how it tells errors."""
 
-import functools
+import re
 import shlex
 import subprocess
 import sys
-from importlib import import_module
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pidm_nav import __version__
-from pidm_nav.cli import COMMANDS, GROUPS, main
+from pidm_nav.cli import COMMANDS, GROUPS, describe, load_command, main
 
 
 def run(*words: str) -> int:
@@ -21,9 +22,9 @@ def run(*words: str) -> int:
     return 0
 
 
-def replace_command(monkeypatch: pytest.MonkeyPatch, words: str, function) -> None:
-    module, _, name = COMMANDS[words].function.partition(":")
-    monkeypatch.setattr(import_module(f"pidm_nav.commands.{module}"), name, function)
+def replace_run(monkeypatch: pytest.MonkeyPatch, words: str, run: Callable[[Any], None]) -> None:
+    """Let a command call this instead, with itself as the argument."""
+    monkeypatch.setattr(load_command(words), "run", lambda command: run(command))
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
@@ -32,15 +33,16 @@ def test_overview_groups_every_command_with_an_example(words, capsys):
     shown = capsys.readouterr().out
     places = [shown.index(f"\n{title}\n") for title in GROUPS]
     assert places == sorted(places)
-    for command in COMMANDS.values():
-        assert command.summary in shown
-        assert command.example in shown
+    for words_of_command in COMMANDS:
+        summary, example = describe(load_command(words_of_command))
+        assert summary in shown
+        assert example.startswith(f"pidm-nav {words_of_command}") and example in shown
     assert "--debug" in shown
 
 
 def test_overview_keeps_to_narrow_lines_but_for_examples(capsys):
     run()
-    examples = {command.example for command in COMMANDS.values()}
+    examples = {describe(load_command(words))[1] for words in COMMANDS}
     rest = [line for line in capsys.readouterr().out.splitlines() if line.strip() not in examples]
     assert max(map(len, rest)) <= 100
 
@@ -66,32 +68,43 @@ def test_every_command_has_help(words, capsys):
 
 
 @pytest.mark.parametrize("words", COMMANDS)
+def test_every_option_says_what_it_is(words, capsys):
+    """No option is without help, and the help is in American spelling."""
+    run(*words.split(), "--help")
+    shown = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    assert not re.search(r"--[a-z-]+ (\S+ )?\((default|required)", shown)
+    assert not re.search(r"colour|behaviour|centre|neighbour|normalis|licence", shown)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_every_example_is_accepted(words, monkeypatch):
-    module, _, name = COMMANDS[words].function.partition(":")
-    function = getattr(import_module(f"pidm_nav.commands.{module}"), name)
-    calls = []
-
-    @functools.wraps(function)
-    def note(*args, **kwargs):
-        calls.append((args, kwargs))
-
-    replace_command(monkeypatch, words, note)
-    program, *rest = shlex.split(COMMANDS[words].example)
+    calls: list[Any] = []
+    replace_run(monkeypatch, words, calls.append)
+    program, *rest = shlex.split(describe(load_command(words))[1])
     assert program == "pidm-nav"
     assert run(*rest) == 0
-    assert len(calls) == 1
+    assert len(calls) == 1 and isinstance(calls[0], load_command(words))
 
 
-def test_example_options_reach_the_function(monkeypatch):
-    import_module("pidm_nav.commands.start")
-    seen = []
-
-    def fake(out: str = "quickstart", fast: bool = False) -> None:
-        seen.append((out, fast))
-
-    replace_command(monkeypatch, "quickstart", fake)
-    assert run("quickstart", "--out", "elsewhere", "--fast") == 0
-    assert seen == [("elsewhere", True)]
+def test_options_reach_the_command(monkeypatch):
+    seen: list[Any] = []
+    replace_run(monkeypatch, "collect", seen.append)
+    arguments = [
+        "--task",
+        "maze",
+        "--out",
+        "x.npz",
+        "--any-angle",
+        "--no-clip-noise",
+        "--room-size",
+        "5",
+        "6",
+        "--force",
+    ]
+    assert run("collect", *arguments) == 0
+    (command,) = seen
+    assert (command.task, str(command.out), command.any_angle, command.force) == ("maze", "x.npz", True, True)
+    assert (command.env.clip_noise, command.env.room_size, command.env.noise_std) == (False, (5, 6), 0.2)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +128,21 @@ def test_unknown_command_that_is_like_no_other(capsys):
     assert capsys.readouterr().err == "error: there is no command 'xyzzy': 'pidm-nav' alone lists them.\n"
 
 
-def test_unknown_option_exits_2(capsys):
-    assert run("doctor", "--nonsense") == 2
-    assert "--nonsense" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["doctor", "--nonsense"], "--nonsense"),
+        (["collect", "--task", "maze"], "--out"),
+        (["collect", "--out", "x.npz", "--episodes", "many"], "--episodes"),
+        (["collect", "--out", "x.npz", "--expert", "nobody"], "nobody"),
+        (["demos", "convert", "one.npz"], "OUT"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line(words, told, capsys):
+    assert run(*words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert told in error
 
 
 def test_error_is_one_sentence_on_stderr(capsys):
@@ -139,10 +164,10 @@ def test_error_is_one_sentence_on_stderr(capsys):
     ],
 )
 def test_expected_errors_are_told_in_one_line(error, told, monkeypatch, capsys):
-    def fail() -> None:
+    def fail(_: Any) -> None:
         raise error
 
-    replace_command(monkeypatch, "doctor", fail)
+    replace_run(monkeypatch, "doctor", fail)
     assert run("doctor") == 2
     assert capsys.readouterr().err == told + "\n"
     with pytest.raises(type(error)):
@@ -150,19 +175,19 @@ def test_expected_errors_are_told_in_one_line(error, told, monkeypatch, capsys):
 
 
 def test_a_bug_is_not_hidden(monkeypatch):
-    def fail() -> None:
+    def fail(_: Any) -> None:
         raise RuntimeError("a bug")
 
-    replace_command(monkeypatch, "doctor", fail)
+    replace_run(monkeypatch, "doctor", fail)
     with pytest.raises(RuntimeError):
         main(["doctor"])
 
 
 def test_control_c_exits_130(monkeypatch, capsys):
-    def stop() -> None:
+    def stop(_: Any) -> None:
         raise KeyboardInterrupt
 
-    replace_command(monkeypatch, "doctor", stop)
+    replace_run(monkeypatch, "doctor", stop)
     assert run("doctor") == 130
     assert capsys.readouterr().err == "stopped\n"
     with pytest.raises(KeyboardInterrupt):
@@ -182,7 +207,7 @@ def test_debug_shows_the_traceback_of_a_real_process():
 def test_overview_imports_nothing_heavy():
     code = (
         "import sys; from pidm_nav.cli import main; main([])\n"
-        "heavy = {'torch', 'pygame', 'matplotlib', 'scipy', 'tyro'} & set(sys.modules)\n"
+        "heavy = {'torch', 'pygame', 'matplotlib', 'scipy', 'sklearn', 'stable_baselines3'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

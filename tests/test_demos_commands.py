@@ -1,31 +1,47 @@
 import dataclasses
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-import tyro
 
 import pidm_nav
-from pidm_nav import TASKS
-from pidm_nav import rollout as evaluate_module
-from pidm_nav.commands import demos as commands
-from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
-from pidm_nav.demos.collect import collect
+from pidm_nav import PAPER_TASKS
+from pidm_nav.cli import main
+from pidm_nav.demos import DemoDataset, Episode, collect, load_demos, save_demos
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
+from pidm_nav.rollout import rollout
 
 MAP = "##########\n#........#\n#..A.....#\n#....##..#\n#..2....1#\n##########\n"
 
 
-def run(command: str, *arguments: Any) -> None:
+Refused = Callable[..., str]
+
+
+def run(*arguments: Any) -> None:
     """A command as the command line calls it."""
-    tyro.cli(getattr(commands, command), args=list(map(str, arguments)))
+    main(list(map(str, arguments)))
 
 
-def refused(*words: str) -> Any:
-    return pytest.raises((ValueError, OSError), match=".*".join(words))
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Run a command that must end in this sentence, with exit code 2; return what it printed before."""
+
+    def run_refused(sentence: str, *arguments: Any) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            run(*arguments)
+        told = capsys.readouterr()
+        assert end.value.code == 2
+        assert told.err.startswith("error: ") and told.err.count("\n") == 1
+        assert sentence in told.err, told.err
+        return told.out
+
+    return run_refused
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +54,11 @@ def four_room(tmp_path_factory):
 # ---- collect
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_collected_episodes_are_those_of_the_single_environment(task):
     expert = AStarExpert(task)
     data = collect(expert, task, episodes=3, seed=11, noise_std=0.3)
-    env = gym.make(TASKS[task].env_id, noise_std=0.3)
+    env = gym.make(PAPER_TASKS[task].env_id, noise_std=0.3)
     for index, episode in enumerate(data):
         observation, _ = env.reset(seed=11 + index)
         assert episode.seed == 11 + index
@@ -56,7 +72,7 @@ def test_collected_episodes_are_those_of_the_single_environment(task):
         assert (terminated, truncated) == (episode.terminated, episode.truncated)
         assert terminated or truncated
     assert data.source["env_kwargs"] == {"noise_std": 0.3}
-    assert data.source["made_by"] == "AStarExpert" and data.source["version"] == pidm_nav.__version__
+    assert data.source["made_by"] == "astar" and data.source["version"] == pidm_nav.__version__
     assert data.source["settings"] == expert.settings
 
 
@@ -72,22 +88,27 @@ class Spinner:
         return np.full((len(observation), 2), [5.0 * (-1) ** state, np.cos(state)]), state
 
 
-def test_policies_keep_their_state_and_may_overshoot_the_stick(monkeypatch):
-    monkeypatch.setattr(evaluate_module, "BATCH", 2)
+def test_policies_keep_their_state_and_may_overshoot_the_stick():
     policy = Spinner()
     ended: list[int] = []
-    episodes = rollout(policy, "maze", episodes=5, max_steps=4, progress=ended.append)
-    assert policy.starts == [2, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0] and sum(ended) == 5
+    env = PAPER_TASKS["maze"].make_vec(2, max_steps=4)
+    episodes = rollout(policy, env, range(5), progress=ended.append)
+    assert policy.starts == [2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0] and sum(ended) == 5
     assert [episode.seed for episode in episodes] == [0, 1, 2, 3, 4]
-    for episode in episodes:
-        assert episode.truncated and not episode.terminated and len(episode) == 4
-        assert episode.actions[:, 0].tolist() == [1, -1, 1, -1]
-    monkeypatch.undo()
-    at_once = rollout(Spinner(), "maze", episodes=5, max_steps=4)
-    assert all(np.array_equal(a.observations, b.observations) for a, b in zip(episodes, at_once, strict=True))
+    at_once = collect(Spinner(), "maze", 5, max_steps=4)
+    assert at_once.source["made_by"] == "Spinner"
+    for step in range(5):
+        assert len(at_once[step]) == len(episodes[step]) == 4
+        assert episodes[step].truncated and not episodes[step].terminated
+        assert at_once[step].actions[:, 0].tolist() == episodes[step].actions[:, 0].tolist() == [1, -1, 1, -1]
 
 
-def test_collect_writes_and_shows(four_room, capsys):
+def test_collect_writes_and_shows(four_room, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("collect", "--task", "FourRoom", "--episodes", 1, "--speed", 1, "--any-angle", "--out", "one.npz")
+    shown = capsys.readouterr().out.splitlines()[1].split()
+    assert shown[:4] == ["one.npz", "astar", "Four", "room"] and shown[-1] == "100%"
+    assert load_demos("one.npz").source["settings"] == {"expert": "astar", "speed": 1.0, "directions": None}
     data = load_demos(four_room)
     assert data.task == "four-room" and [episode.seed for episode in data] == [5, 6, 7]
     assert data.source["made_by"] == "astar" and data.summary().success == 1.0
@@ -102,25 +123,129 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
     data = load_demos(tmp_path / "c.npz")
     assert data.task == "custom" and data.env_kwargs["layout"] == MAP
     assert data.env_kwargs["room_size"] == [600, 500] and data.summary().success == 1.0
-    run("replay", tmp_path / "c.npz", "--check", "--gif", tmp_path / "c.gif", "--size", 100)
-    run("plot", tmp_path / "c.npz", "--out", tmp_path / "c.png")
+    run("demos", "replay", tmp_path / "c.npz", "--check", "--gif", tmp_path / "c.gif", "--size", 100)
+    run("demos", "plot", tmp_path / "c.npz", "--out", tmp_path / "c.png")
 
 
-def test_collect_refuses_before_it_works(tmp_path):
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--task", "maze", "--out", "old.npz"], "'old.npz' exists: choose another name, or --force"),
+        (["--task", "maze", "--out", "new.h5"], "give a name that ends in .npz"),
+        (["--task", "mase"], "no task is called 'mase': did you mean 'maze'?"),
+        ([], "no task given: add --task"),
+        (["--task", "custom"], "--task custom needs --layout"),
+        (["--task", "maze", "--layout", "map.txt"], "maze has its own map: leave --layout out"),
+        (["--task", "maze", "--room-size", "600", "500"], "--room-size is the size of a map of your own: add --layout"),
+        (["--task", "maze", "--episodes", "0"], "the number of episodes is 0: it must be at least 1"),
+        (["--task", "maze", "--seed", "-1"], "the seed is -1: it must be 0 or more"),
+        (["--task", "maze", "--speed", "0"], "speed is 0.0: it must be between"),
+        (
+            ["--task", "maze", "--expert", "human-like", "--speed", "0.5"],
+            "--speed and --any-angle are for the A* planner",
+        ),
+        (["--task", "maze", "--expert", "human-like", "--any-angle"], "--speed and --any-angle are for the A* planner"),
+        (["--task", "maze", "--expert", "scripted"], "no expert called 'scripted' can play maze: choose one of astar"),
+        (["--task", "maze", "--image-size", "64"], "--image-size is for images, and maze gives states"),
+        (["--task", "maze", "--realtime"], "--realtime does not apply to maze: leave it out"),
+        (["--task", "Pendulum-v1"], "no expert can play Pendulum-v1: record a person"),
+    ],
+)
+def test_collect_refuses_before_it_works(arguments, sentence, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    Path("old.npz").write_text("precious")
+    Path("map.txt").write_text(MAP)
+    refused(sentence, "collect", "--out", "new.npz", *arguments)
+    assert sorted(os.listdir()) == ["map.txt", "old.npz"] and Path("old.npz").read_text() == "precious"
+
+
+def test_collect_replaces_a_file_by_force(tmp_path):
     (tmp_path / "old.npz").write_text("precious")
-    with refused("old.npz' exists", "--force"):
-        run("collect", "--task", "maze", "--out", tmp_path / "old.npz")
-    with refused("must|that ends in .npz"):
-        run("collect", "--task", "maze", "--out", tmp_path / "new.h5")
-    with refused("no task is called 'mase'"):
-        run("collect", "--task", "mase", "--out", tmp_path / "new.npz")
-    with refused("needs --layout"):
-        run("collect", "--task", "custom", "--out", tmp_path / "new.npz")
-    with refused("episodes is 0"):
-        run("collect", "--task", "maze", "--episodes", 0, "--out", tmp_path / "new.npz")
-    assert os.listdir(tmp_path) == ["old.npz"] and (tmp_path / "old.npz").read_text() == "precious"
     run("collect", "--task", "maze", "--episodes", 1, "--out", tmp_path / "old.npz", "--force")
     assert len(load_demos(tmp_path / "old.npz")) == 1
+
+
+def test_collect_takes_images(tmp_path):
+    images = ["--obs-type", "pixels", "--image-size", 32]
+    run("collect", "--task", "zigzag", "--episodes", 1, *images, "--out", tmp_path / "images.npz")
+    assert load_demos(tmp_path / "images.npz")[0].observations.shape[1:] == (32, 32, 3)
+
+
+# ---- anybody's environment
+
+
+class Swinger:
+    """A policy for Pendulum-v1."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        return 2 * np.sign(observation[:, 2:]), state
+
+
+def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused):
+    swings, back = tmp_path / "swings.npz", tmp_path / "back.npz"
+    data = collect(Swinger(), "Pendulum-v1", 20, seed=3, max_steps=30, g=9.0)
+    assert data.task == "Pendulum-v1" and data.env_kwargs == {"g": 9.0} and data.source["made_by"] == "Swinger"
+    save_demos(data, swings)
+    run("demos", "info", swings)
+    assert "Pendulum-v1" in capsys.readouterr().out
+    run("demos", "replay", swings, "--check")
+    assert "20 episodes simulated again from their seeds" in capsys.readouterr().out
+    run("demos", "convert", swings, back)
+    assert swings.read_bytes() == back.read_bytes()
+    forged = dataclasses.replace(data[1], seed=99)
+    save_demos(DemoDataset(data.task, (data[0], forged), data.source), back)
+    refused("1 of 2 episodes", "demos", "replay", back, "--check")
+    save_demos(DemoDataset(data.task, (dataclasses.replace(data[0], seed=None),), data.source), back)
+    refused("without a seed or in real time cannot be stepped again", "demos", "replay", back, "--check")
+    refused("cannot be drawn from its states", "demos", "replay", swings, "--gif", tmp_path / "x.gif")
+    refused("'Pendulum-v1' have no map", "demos", "plot", swings, "--out", tmp_path / "x.png")
+    run("train", "--agent", "bc", "--demos", swings, "--steps", 2, "--out", tmp_path / "bc")
+    run("evaluate", tmp_path / "bc", "--episodes", 1)
+    assert "bc on Pendulum-v1: return -" in capsys.readouterr().out
+    refused(
+        "trained on Pendulum-v1: it cannot see the observations of maze", "evaluate", tmp_path / "bc", "--task", "maze"
+    )
+
+
+# ---- evaluate
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--episodes", "0"], "the number of episodes is 0: it must be at least 1"),
+        (["--seed", "-1"], "the seed is -1: it must be 0 or more"),
+        (["--video-episode", "1"], "--video-episode says which episode --video writes: add --video"),
+        (["--video", "x.avi"], "must end in .gif or .mp4"),
+        ([], "nowhere"),
+    ],
+)
+def test_evaluate_refuses_before_it_loads_the_agent(arguments, sentence, refused):
+    refused(sentence, "evaluate", "nowhere", *arguments)
+
+
+@pytest.fixture(scope="module")
+def agent(four_room, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("agents") / "bc"
+    run("train", "--agent", "bc", "--demos", four_room, "--steps", 2, "--out", folder)
+    return folder
+
+
+def test_evaluate_says_what_was_reached(agent, capsys):
+    run("evaluate", agent, "--episodes", 1, "--per-episode", "--noise-std", 0)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["seed", "goal_ratio", "success", "length", "return"]
+    assert "of the goals reached" in shown[2] and "% of 1 episode complete, 200 steps on average" in shown[2]
+
+
+def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, refused):
+    unseen = "the agent was trained on four-room: it cannot see the observations of "
+    refused(unseen + "maze, which have shape (32,) instead of (14,)", "evaluate", agent, "--task", "maze")
+    (tmp_path / "map.txt").write_text("##########\n#........#\n#.A.1.2..#\n#..3.4...#\n##########\n")
+    other = ["--task", "custom", "--layout", tmp_path / "map.txt", "--room-size", 900, 900]
+    refused(unseen + "custom, which have other bounds", "evaluate", agent, *other)
+    film = ["--episodes", 2, "--video", "x.gif", "--video-episode", 5]
+    refused("--video-episode is 5: there are episodes 0 to 1", "evaluate", agent, *film)
 
 
 # ---- info
@@ -128,56 +253,50 @@ def test_collect_refuses_before_it_works(tmp_path):
 
 def test_info_prints_the_papers_table(shared, capsys):
     folder = shared / "data" / "reference_demos"
-    run("info", folder / "four_room_human.npz", folder / "zigzag_human.npz", folder / "multiroom_astar.npz")
+    run("demos", "info", folder / "four_room_human.npz", folder / "zigzag_human.npz", folder / "multiroom_astar.npz")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][-9:] == ["4", "200", "14", "50", "5821", "103", "116.42", "154", "100%"]
     assert lines[2][-9:] == ["6", "150", "20", "50", "4009", "66", "80.18", "106", "100%"]
     assert lines[3][-6:] == ["50", "13146", "245", "262.92", "277", "100%"]
 
 
-def test_info_takes_other_environments_and_refuses_none(tmp_path, capsys):
+def test_info_takes_other_environments_and_refuses_none(tmp_path, capsys, refused):
     episode = Episode(np.zeros((3, 4)), np.zeros((2, 1)), np.zeros(2), False, True)
     save_demos(DemoDataset("Swing-v1", (episode,)), tmp_path / "swing.npz")
-    run("info", tmp_path / "swing.npz")
+    run("demos", "info", tmp_path / "swing.npz")
     assert "Swing-v1" in capsys.readouterr().out
-    with refused("no demonstrations given"):
-        run("info")
-    with refused("swing.npz"):
-        run("info", tmp_path / "more" / "swing.npz")
+    refused("no demonstrations given", "demos", "info")
+    refused("swing.npz", "demos", "info", tmp_path / "more" / "swing.npz")
 
 
 # ---- convert
 
 
-def test_convert_through_every_format(four_room, tmp_path, monkeypatch):
+def test_convert_through_every_format(four_room, tmp_path, monkeypatch, refused):
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "store"))
-    run("convert", four_room, "minari:pidmnav/four-room/astar-v0")
-    run("convert", "minari:pidmnav/four-room/astar-v0", tmp_path / "back.npz")
+    run("demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0")
+    run("demos", "convert", "minari:pidmnav/four-room/astar-v0", tmp_path / "back.npz")
     assert (tmp_path / "back.npz").read_bytes() == four_room.read_bytes()
-    with refused("already has"):
-        run("convert", four_room, "minari:pidmnav/four-room/astar-v0")
-    run("convert", four_room, "minari:pidmnav/four-room/astar-v0", "--force")
+    refused("already has", "demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0")
+    run("demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0", "--force")
 
 
 def test_convert_reads_the_papers_folders(shared, tmp_path):
     folder = shared / "data" / "reference_format" / "maze_human_data"
-    run("convert", folder, tmp_path / "maze.npz")
+    run("demos", "convert", folder, tmp_path / "maze.npz")
     assert load_demos(tmp_path / "maze.npz").summary() == load_demos(folder).summary()
 
 
-def test_convert_never_harms_a_file(four_room, tmp_path):
+def test_convert_never_harms_a_file(four_room, tmp_path, refused):
     target = tmp_path / "there.npz"
     target.write_text("precious")
-    with refused("there.npz' exists"):
-        run("convert", four_room, target)
+    refused("there.npz' exists", "demos", "convert", four_room, target)
     (tmp_path / "cut.npz").write_bytes(four_room.read_bytes()[:-40])
-    with refused("cut.npz' cannot be read"):
-        run("convert", tmp_path / "cut.npz", target, "--force")
+    refused("cut.npz' cannot be read", "demos", "convert", tmp_path / "cut.npz", target, "--force")
     assert target.read_text() == "precious"
-    with refused("ends in .npz, or minari:ID"):
-        run("convert", four_room, tmp_path / "folder")
-    run("convert", four_room, target, "--force")
+    refused("ends in .npz, or minari:ID", "demos", "convert", four_room, tmp_path / "folder")
+    run("demos", "convert", four_room, target, "--force")
     assert target.read_bytes() == four_room.read_bytes()
 
 
@@ -188,7 +307,7 @@ def test_convert_never_harms_a_file(four_room, tmp_path):
 def test_replay_draws_every_step(four_room, tmp_path, name):
     import imageio.v3 as imageio
 
-    run("replay", four_room, "--gif", tmp_path / name, "--episode", 1, "--size", 96)
+    run("demos", "replay", four_room, "--gif", tmp_path / name, "--episode", 1, "--size", 96)
     frames = imageio.imread(tmp_path / name)
     steps = len(load_demos(four_room)[1])
     assert frames.shape[1:] == (96, 96, 3)
@@ -197,13 +316,10 @@ def test_replay_draws_every_step(four_room, tmp_path, name):
     assert not np.array_equal(frames[0], frames[-1])
 
 
-def test_replay_refuses(four_room, tmp_path):
-    with refused("nothing to do"):
-        run("replay", four_room)
-    with refused("no episode 3"):
-        run("replay", four_room, "--gif", tmp_path / "x.gif", "--episode", 3)
-    with refused(r"\.gif or \.mp4"):
-        run("replay", four_room, "--gif", tmp_path / "x.avi")
+def test_replay_refuses(four_room, tmp_path, refused):
+    refused("nothing to do", "demos", "replay", four_room)
+    refused("no episode 3", "demos", "replay", four_room, "--gif", tmp_path / "x.gif", "--episode", 3)
+    refused("must end in .gif or .mp4", "demos", "replay", four_room, "--gif", tmp_path / "x.avi")
     assert os.listdir(tmp_path) == []
 
 
@@ -215,7 +331,7 @@ def test_states_are_drawn_whatever_was_observed(kwargs):
         assert np.allclose(demo_states(other, index), demo_states(full, index), atol=1e-3)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_collected_episodes_simulate_again_to_the_bit(task):
     data = collect(AStarExpert(task), task, 4, clip_noise=False)
     found = check_demos(data)
@@ -228,7 +344,7 @@ def test_collected_episodes_simulate_again_to_the_bit(task):
 
 
 @pytest.mark.parametrize("who", ["human", "astar"])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_the_papers_recordings_are_possible(shared, task, who):
     path = shared / "data" / "reference_demos" / f"{task.replace('-', '_')}_{who}.npz"
     found = check_demos(load_demos(path)[:20])
@@ -242,7 +358,7 @@ def unseeded(task: str = "four-room", **env_kwargs: Any) -> DemoDataset:
 
 @pytest.mark.parametrize("clip_noise", [True, False])
 @pytest.mark.parametrize("noise_std", [0.0, 0.2, 0.5])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_unseeded_episodes_of_the_environment_are_possible(task, noise_std, clip_noise):
     assert check_demos(unseeded(task, noise_std=noise_std, clip_noise=clip_noise)).mismatches == ()
 
@@ -290,18 +406,18 @@ def test_impossible_recordings_are_found(change, reason):
     assert any(reason in mismatch.reason for mismatch in found.mismatches), found.mismatches
 
 
-def test_check_reports_and_fails(tmp_path, capsys):
+def test_check_reports_and_fails(tmp_path, capsys, refused):
     data = unseeded()
     observations = data[0].observations.copy()
     observations[5, 0] += 60
     forged = DemoDataset(data.task, (dataclasses.replace(data[0], observations=observations),), data.source)
     save_demos(forged, tmp_path / "forged.npz")
-    with refused("1 of 1 episodes", "are not what the environment does"):
-        run("replay", tmp_path / "forged.npz", "--check")
-    assert "episode 0, step 5: no action with noise" in capsys.readouterr().out
+    sentence = f"1 of 1 episode in '{tmp_path / 'forged.npz'}' could not have happened in the environment"
+    told = refused(sentence, "demos", "replay", tmp_path / "forged.npz", "--check")
+    assert "1 episode tested step by step" in told and "episode 0, step 5: no action with noise" in told
     save_demos(data, tmp_path / "fine.npz")
-    run("replay", tmp_path / "fine.npz", "--check")
-    assert "all of them are what the environment does" in capsys.readouterr().out
+    run("demos", "replay", tmp_path / "fine.npz", "--check")
+    assert "every step is what the environment does" in capsys.readouterr().out
 
 
 # ---- plot
@@ -311,7 +427,7 @@ def test_check_reports_and_fails(tmp_path, capsys):
 def test_plot_draws_files_and_tasks(four_room, tmp_path, suffix):
     save_demos(collect(AStarExpert("maze"), "maze", 2), tmp_path / "maze.npz")
     out = tmp_path / "deep" / f"traces.{suffix}"
-    run("plot", four_room, tmp_path / "maze.npz", "--out", out, "--episodes", 2)
+    run("demos", "plot", four_room, tmp_path / "maze.npz", "--out", out, "--episodes", 2)
     content = out.read_bytes()
     assert content.startswith({"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix])
     assert os.listdir(tmp_path / "deep") == [out.name]
@@ -332,15 +448,11 @@ def test_plotted_traces_have_their_demonstrators_colors(four_room, tmp_path):
     assert sorted(len(each.get_segments()) for each in drawn) == [1, 2]
 
 
-def test_plot_refuses(four_room, tmp_path):
-    with refused("no demonstrations given"):
-        run("plot", "--out", tmp_path / "x.png")
-    with refused(r"\.png, \.pdf or \.svg"):
-        run("plot", four_room, "--out", tmp_path / "x.docx")
-    with refused("--episodes is 0"):
-        run("plot", four_room, "--episodes", 0, "--out", tmp_path / "x.png")
+def test_plot_refuses(four_room, tmp_path, refused):
+    refused("no demonstrations given", "demos", "plot", "--out", tmp_path / "x.png")
+    refused(".png, .pdf or .svg", "demos", "plot", four_room, "--out", tmp_path / "x.docx")
+    refused("--episodes is 0", "demos", "plot", four_room, "--episodes", 0, "--out", tmp_path / "x.png")
     episode = Episode(np.zeros((3, 4)), np.zeros((2, 1)), np.zeros(2), False, True)
     save_demos(DemoDataset("Swing-v1", (episode,)), tmp_path / "swing.npz")
-    with refused("'Swing-v1' have no map"):
-        run("plot", tmp_path / "swing.npz", "--out", tmp_path / "x.png")
+    refused("'Swing-v1' have no map", "demos", "plot", tmp_path / "swing.npz", "--out", tmp_path / "x.png")
     assert os.listdir(tmp_path) == ["swing.npz"]

@@ -2,24 +2,24 @@
 
 import builtins
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from pidm_nav import __version__
 from pidm_nav.cli import main
-from pidm_nav.commands import start
+from pidm_nav.commands import doctor
 
-NAMES = ["pidm-nav", "Python", "torch", "folder", "display", "gamepad", "ffmpeg", *start.OPTIONAL]
+NAMES = ["pidm-nav", "Python", "torch", "folder", "display", "gamepad", "ffmpeg", *doctor.OPTIONAL]
 
 
-def found(folder: Path) -> dict[str, start.Check]:
-    return {check.name: check for check in start.examine(folder)}
+def found(folder: Path) -> dict[str, doctor.Check]:
+    return {check.name: check for check in doctor.examine(folder)}
 
 
 def test_every_check_is_made_and_tells_something(tmp_path):
-    checks = start.examine(tmp_path)
+    checks = doctor.examine(tmp_path)
     assert [check.name for check in checks] == NAMES
     assert all(check.detail for check in checks)
     assert all(check.cost and check.remedy for check in checks if not check.found)
@@ -35,9 +35,20 @@ def test_command_prints_every_check_and_exits_0(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", start.OPTIONAL)
+def lose(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let a package look as if it were not installed."""
+
+    def lookup(wanted: str) -> str:
+        if wanted == name:
+            raise PackageNotFoundError(wanted)
+        return "1.0"
+
+    monkeypatch.setattr(doctor, "version", lookup)
+
+
+@pytest.mark.parametrize("name", doctor.OPTIONAL)
 def test_missing_package_costs_something_and_can_be_installed(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(start, "find_spec", lambda wanted: None if wanted == name else SimpleNamespace())
+    lose(monkeypatch, name)
     check = found(tmp_path)[name]
     assert not check.found
     assert check.remedy.startswith("pip install ")
@@ -47,15 +58,11 @@ def test_missing_package_costs_something_and_can_be_installed(name, tmp_path, mo
     assert check.cost in shown
 
 
-def test_folder_of_a_packages_name_is_not_the_package(monkeypatch):
-    (name, about) = next(iter(start.OPTIONAL.items()))
-    monkeypatch.setattr(start, "find_spec", lambda _: SimpleNamespace())
-
-    def lost(_: str) -> str:
-        raise start.PackageNotFoundError
-
-    monkeypatch.setattr(start, "version", lost)
-    assert not start._check_package(name, *about).found
+def test_folder_of_a_packages_name_is_not_the_package(tmp_path, monkeypatch):
+    (tmp_path / "ray").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    lose(monkeypatch, "ray")
+    assert not found(tmp_path)["ray"].found
 
 
 def test_folder_that_is_not_there_or_writable(tmp_path):
@@ -108,5 +115,5 @@ def test_nothing_optional_is_imported(tmp_path, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", watch)
-    start.examine(tmp_path)
-    assert not set(start.OPTIONAL) & set(seen)
+    doctor.examine(tmp_path)
+    assert not set(doctor.OPTIONAL) & set(seen)

@@ -83,12 +83,12 @@ def test_the_wheel_holds_everything_inside_pidm_nav(wheel: zipfile.ZipFile) -> N
             inside = source.relative_to(ROOT)
             if inside.parts[:2] in {("pidm_nav", name) for name in BY_HAND}:
                 continue  # the links: their files are looked for under their own folders
-            wanted = source.suffix in (".py", ".txt", ".npz", ".html") or source.name == "py.typed"
+            wanted = source.suffix in (".py", ".txt", ".npz", ".html", ".jinja") or source.name == "py.typed"
             if wanted and source.is_file():
                 assert "/".join((*BY_HAND.get(top, top).split("."), *inside.parts[1:])) in names
 
 
-def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_the_command_and_the_license(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     assert "pidm-nav = pidm_nav.cli:main" in wheel.read(entry_points).decode()
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())

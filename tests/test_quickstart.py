@@ -66,7 +66,7 @@ def test_leaves_everything_and_nothing_else(done):
 def test_summary_says_scores_seeds_and_what_is_next(done):
     _, shown = done
     words = " ".join(shown.split())
-    assert "Goal ratio, human-like demonstrations" in words
+    assert "Goal ratio by number of human-like demonstrations" in words
     assert "Four room, PIDM" in words
     assert "Seeds: 0, 1: each draws" in words
     assert "2 gradient steps are too few to tell" in words
@@ -229,7 +229,8 @@ def test_both_agents_learn_from_the_same_demonstrations_in_the_same_way(done):
     for bc, pidm in zip(jobs[::2], jobs[1::2], strict=True):
         assert (bc.cell.agent, pidm.cell.agent) == ("bc", "pidm")
         assert [episode.seed for episode in bc.dataset] == [episode.seed for episode in pidm.dataset]
-        assert replace(bc.config, learning_rate=pidm.config.learning_rate) == pidm.config  # each its own rate
+        trainings = bc.settings.training, pidm.settings.training
+        assert replace(trainings[0], learning_rate=trainings[1].learning_rate) == trainings[1]  # each its own rate
     drawn = {tuple(episode.seed for episode in job.dataset) for job in jobs if job.cell.demos == 2}
     assert len(drawn) == PLAN.seeds
 

@@ -695,7 +695,7 @@ def test_commands_without_a_session(tmp_path, monkeypatch, capsys, display):
         (("--task", "maze", "--device", "Xbox"), "'Xbox'"),
         (("--task", "maze", "--size", "20"), "--size"),
         (("--task", "maze", "--layout", "map.txt"), "--layout"),
-        (("--task", "tour-3d", "--random-start"), "tour-3d has no argument 'random_start'"),
+        (("--task", "tour-3d", "--random-start"), "--random-start does not apply to tour-3d"),
         (("--task", "Pendulum-v1", "--video", "clip.mp4"), "--video"),
         (("--task", "CartPole-v1"), "Discrete"),
     ],

@@ -351,7 +351,7 @@ def test_bad_videos_are_refused_and_harm_nothing(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=r"cannot write .* choose another place"):
             write_video(frames, kept / name)
     (tmp_path / "folder.gif").mkdir()
-    with pytest.raises(OSError, match="cannot write|is a folder"):
+    with pytest.raises(OSError, match=r"cannot write|is a folder"):
         write_video(frames, tmp_path / "folder.gif")
     assert kept.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.gif", "kept.gif"]

@@ -250,7 +250,7 @@ def test_both_engines_give_the_same_bits(tiny: Sweep, tmp_path: Path) -> None:
 def test_jobs_do_not_depend_on_what_ran_before(tiny: Sweep) -> None:
     job = replace(tiny, agents=("pidm",)).job(Cell(1, "zigzag", 2, "pidm"))
     first = run_job(job)
-    run_job(replace(job, config=replace(job.config, seed=5)))
+    run_job(replace(job, settings=job.settings.changed(seed=5)))
     assert run_job(job)["checkpoints"] == first["checkpoints"]
 
 
@@ -284,7 +284,7 @@ def test_kept_agents_are_evaluated_without_training_again(tiny: Sweep, tmp_path:
 def test_options_name_the_cell(tiny: Sweep) -> None:
     sweep = replace(tiny, agents=("mine",), variants={"mine": Variant("bc", {"frames": "agent:runs/{task}_{seed}"})})
     job = sweep.job(Cell(1, "zigzag", 2, "mine"))
-    assert job.options.frames == "agent:runs/zigzag_1"
+    assert job.settings.options.frames == "agent:runs/zigzag_1"
     assert "agent:runs/{task}_{seed}" in json.dumps(sweep.manifest().training["zigzag/mine"])
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.replay import demo_states
+from pidm_nav.demos.replay import demo_layout, demo_states
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import POSITION
 
 Array = NDArray[Any]
@@ -23,10 +24,11 @@ def has_states(dataset: DemoDataset) -> bool:
     return dataset.task in TASKS and TASKS[dataset.task].shows_goals
 
 
-def check_map(dataset: DemoDataset) -> None:
-    """Refuse demonstrations that have no map to draw on."""
+def map_of(dataset: DemoDataset) -> Layout:
+    """Return the map to draw on; demonstrations that have none are refused."""
     if not has_states(dataset):
         raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D navigation task")
+    return demo_layout(dataset)
 
 
 def state_dataset(dataset: DemoDataset) -> DemoDataset:
@@ -85,10 +87,8 @@ def cluster_states(
     features = np.flatnonzero(np.ptp(states, axis=0) > 0)
     distinct = len(np.unique(states[:, features], axis=0))
     if not 1 <= clusters <= distinct:
-        raise ValueError(
-            f"{clusters} clusters of {distinct} different states cannot be made: "
-            f"choose 1 to {distinct} clusters, or give more demonstrations"
-        )
+        remedy = f"choose 1 to {distinct} clusters, or give more demonstrations"
+        raise ValueError(f"{clusters} clusters of {distinct} different states cannot be made: {remedy}")
     weight = np.ones(len(features))
     if not has_states(dataset):  # the units are unknown
         weight /= states[:, features].std(axis=0)

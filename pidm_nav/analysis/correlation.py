@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +11,15 @@ import numpy as np
 
 from pidm_nav.analysis.predictor import prediction_errors, predictor_maker
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.plots import color_by_demonstrator, demonstrator_title, legend_entries, panels, task_title, tidy
+from pidm_nav.plots import (
+    color_by_demonstrator,
+    demonstrator_title,
+    legend_entries,
+    panels,
+    set_ticks,
+    task_title,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +52,8 @@ class Correlation(NamedTuple):
 def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], agent: str = "pidm") -> Correlation:
     """Compare the nearest neighbor's error with the agents' performance, over folders that `pidm-nav sweep` wrote.
 
-    The error is that of a predictor fitted on the very demonstrations an agent learned from, on all others.
-
-    Args:
-        results: the folders of the sweeps.
-        datasets: the demonstrations that the sweeps drew from.
-        agent: the agent whose performance is compared.
+    The error is that of a predictor fitted on the very demonstrations an agent learned from, on all others of the
+    dataset, so the datasets must be those that the sweeps drew from.
     """
     from scipy.stats import spearmanr
 
@@ -64,18 +68,16 @@ def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], 
                 continue
             dataset = known.get(manifest.demos[curve.task].sha256) if curve.task in manifest.demos else None
             if dataset is None:
-                raise ValueError(
-                    f"the sweep in '{folder}' learned {curve.task} from other demonstrations than those given: "
-                    "name the same files after --demos"
-                )
-            points += _points(curve, dataset, [cell for cell in done if cell.agent == agent])
+                other = f"the sweep in '{folder}' learned {curve.task} from other demonstrations than those given"
+                raise ValueError(f"{other}: name the same files after --demos")
+            points += _points(curve, dataset, done)
     if len(points) < 3:
         raise ValueError(f"the sweeps hold {len(points)} results of {agent} with held-out demonstrations: 3 are needed")
     rank = spearmanr([point.error for point in points], [point.goal_ratio for point in points])
     return Correlation(points, float(rank.statistic), float(rank.pvalue))
 
 
-def _points(curve: Curve, dataset: DemoDataset, cells: Sequence[Cell]) -> list[Point]:
+def _points(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> list[Point]:
     """Return the mean error and performance of each size that leaves demonstrations to hold out."""
     from pidm_nav.experiments.curves import mean_curve
     from pidm_nav.experiments.sweep import sample_demos
@@ -83,7 +85,7 @@ def _points(curve: Curve, dataset: DemoDataset, cells: Sequence[Cell]) -> list[P
     make, points = predictor_maker("nearest", dataset), []
     for size, ratio in zip(curve.sizes, mean_curve(curve), strict=True):
         errors = []
-        for cell in (cell for cell in cells if (cell.task, cell.demos) == (curve.task, size)):
+        for cell in (each for each in cells if (each.agent, each.task, each.demos) == (curve.agent, curve.task, size)):
             training = sample_demos(dataset, cell)
             chosen = {id(episode) for episode in training}
             others = [i for i, episode in enumerate(dataset) if id(episode) not in chosen]
@@ -109,8 +111,7 @@ def plot_correlation(correlation: Correlation) -> Figure:
     ax.set_ylim(top=1.05)
     ax.set_title(f"Spearman {correlation.spearman:.2f} over {len(points)} settings", fontsize=12)
     ticks = [t for t in (7, 8, 10, 12, 15, 20, 30, 40, 60, 80) if ax.get_xlim()[0] < t < ax.get_xlim()[1]]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.set_xticks([], minor=True)
+    set_ticks(ax.xaxis, ticks)
     entries = legend_entries(colors)
     for task, marker in markers.items():
         entries += legend_entries({task_title(task): "0.4"}, marker=marker, linewidth=0)

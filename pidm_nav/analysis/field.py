@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from pidm_nav.analysis.clusters import Array, Floats, check_map, cluster_states, nearest, state_dataset
+from pidm_nav.analysis.clusters import Array, Floats, cluster_states, map_of, nearest, state_dataset
 from pidm_nav.analysis.gap import Gap, measure_gap
-from pidm_nav.analysis.tables import Row, to_rows
+from pidm_nav.analysis.tables import Finding, Row
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.replay import demo_layout
-from pidm_nav.plots import demonstrator_title, draw_room, panels, task_title
+from pidm_nav.plots import draw_room, panels, task_title
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.physics import SPEED, Physics
 from pidm_nav.world2d.state import current_goals, join_state, split_state
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from pidm_nav.agents.pidm import PIDM
     from pidm_nav.agents.policy import NavPolicy
 
-ANGLES = np.arange(8) * np.pi / 4  # right, then clockwise on the screen, as y points down
-DIRECTIONS = np.round(np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1) * np.sqrt(2)).clip(-1, 1)
+# Right, then clockwise on the screen, as y points down.
+DIRECTIONS = np.array([(1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)], dtype=np.float64)
 HUES = [hsv_to_rgb(i / 8, 1, 1) for i in range(8)]
 PLACES = {"maze": 75, "multiroom": 75}
 OTHER_PLACES = 50
@@ -44,12 +43,9 @@ ARROW = 42.0  # px of a full action in the figure
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class Field(Finding):
     """An inverse dynamics model's actions at P places."""
 
-    task: str
-    demonstrator: str
-    layout: Layout
     states: Array  # (P, D) full states
     moves: Floats  # (P, 8, 2) px to the queried futures
     actions: Floats  # (P, 8, 2)
@@ -88,29 +84,26 @@ class Field:
             }
         return row
 
-    def rows(self) -> list[Row]:
-        """Return one row per place and direction."""
+    def columns(self) -> Row:
+        """Return one entry per place and direction."""
         positions, _, reached = split_state(self.states)
-        columns = {"x": positions[:, 0], "y": positions[:, 1], "goals_reached": reached}
-        columns |= {"delta": self.delta, "turn": self.turn, "gain": self.gain}
+        places = {"x": positions[:, 0], "y": positions[:, 1], "goals_reached": reached}
+        places |= {"delta": self.delta, "turn": self.turn, "gain": self.gain}
         asked = {"move_x": self.moves[..., 0], "move_y": self.moves[..., 1]}
         asked |= {"action_x": self.actions[..., 0], "action_y": self.actions[..., 1]}
-        names = {"task": self.task, "demonstrator": self.demonstrator}
-        return to_rows({**names, **{key: each[:, None] for key, each in columns.items()}, **asked})
+        return {key: each[:, None] for key, each in places.items()} | asked
 
 
 def check_field(agent: NavPolicy | None, dataset: DemoDataset, places: int | None = None) -> None:
     """Refuse an agent, demonstrations or a number of places that no field can be measured with."""
     from pidm_nav.agents.pidm import PIDM
 
-    check_map(dataset)
+    map_of(dataset)
     if places is not None and places < 1:
         raise ValueError(f"places is {places}: at least 1 is needed")
     states = state_dataset(dataset)
     if dataset.env_kwargs.get("relative_goals") or states.observation_dim != dataset.observation_dim:
-        raise ValueError(
-            "the field needs demonstrations that observe full states: record them with the default options"
-        )
+        raise ValueError("the field needs demonstrations of full states: record them with the default options")
     if agent is None:
         return
     if not isinstance(agent, PIDM):
@@ -120,10 +113,8 @@ def check_field(agent: NavPolicy | None, dataset: DemoDataset, places: int | Non
         raise ValueError(f"the agent learned {trained}, the demonstrations are of {dataset.task}: give one task")
     shape = dataset.episodes[0].observations.shape[1:]
     if agent.observation_space.shape != shape:
-        raise ValueError(
-            f"the agent takes observations of shape {agent.observation_space.shape}, not {shape}: "
-            "give demonstrations like those it was trained on"
-        )
+        takes = f"the agent takes observations of shape {agent.observation_space.shape}, not {shape}"
+        raise ValueError(f"{takes}: give demonstrations like those it was trained on")
 
 
 def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
@@ -148,29 +139,22 @@ def measure_field(
     *,
     rng: np.random.Generator,
 ) -> Field:
-    """Measure a trained model's actions around typical states.
+    """Measure a trained model's actions around typical states, and the gap there unless it is given.
 
-    Args:
-        agent: an agent with an inverse dynamics model.
-        dataset: demonstrations whose states are clustered; observations must be full states.
-        places: number of clusters; defaults to the paper's 75 for Maze and Multiroom and to 50 otherwise. A place is
-            the state nearest to a centroid, as the centroid itself may lie in a wall or between two goals.
-        gap: Delta(s) of the dataset; measured here by default.
-        rng: draws the clusters.
+    The number of places defaults to the paper's 75 for Maze and Multiroom and to 50 otherwise. A place is the state
+    nearest to a cluster's center, as the center itself may lie in a wall or between two goals.
     """
     check_field(agent, dataset, places)
     states = state_dataset(dataset)
     found = cluster_states(states, places or PLACES.get(dataset.task, OTHER_PLACES), rng)
     every = states.transitions().state
     typical = every[nearest(found.centers, found.scale(every))]
-    layout = demo_layout(states)
-    futures, moves = futures_around(layout, typical)
+    futures, moves = futures_around(map_of(states), typical)
     repeated = np.repeat(typical, len(DIRECTIONS), axis=0)
     model = cast("PIDM", agent)  # as was checked above
     actions = model.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
     delta = _delta_at(typical, gap or measure_gap(states, rng=rng))
-    title = demonstrator_title(dataset)
-    return Field(dataset.task, title, layout, typical, moves, actions.reshape(moves.shape), delta)
+    return Field(states, typical, moves, actions.reshape(moves.shape), delta)
 
 
 def _delta_at(states: Array, gap: Gap) -> Floats:
@@ -191,9 +175,10 @@ def plot_field(fields: Sequence[Field]) -> Figure:
     arrows: Any = {"angles": "xy", "scale_units": "xy", "scale": 1, "headwidth": 3.5, "headlength": 4}
     dots: Any = {"s": 20, "cmap": "viridis", "vmin": 0, "vmax": top, "edgecolors": "white", "linewidths": 0.5}
     for ax, field in zip(axes, fields, strict=True):
-        draw_room(ax, field.layout)
+        layout = map_of(field.dataset)
+        draw_room(ax, layout)
         positions = split_state(field.states)[0]
-        reach = field.actions * ARROW * max(field.layout.room_size) / 800
+        reach = field.actions * ARROW * max(layout.room_size) / 800
         for j in np.argsort(-np.abs(DIRECTIONS).sum(axis=1), kind="stable"):
             ax.quiver(*positions.T, *reach[:, j].T, color=HUES[j], width=0.0045, headaxislength=3.6, zorder=5, **arrows)
         marks = ax.scatter(positions[:, 0], positions[:, 1], c=field.delta, zorder=6, **dots)
@@ -211,9 +196,7 @@ def _compass(ax: Axes) -> None:
     """Show which hue asks for which direction, above the panel's right corner."""
     inset = ax.inset_axes((0.92, 1.0, 0.08, 0.08), zorder=10)
     unit = DIRECTIONS / np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)
-    still = np.zeros(len(unit))
-    arrows: Any = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.06}
-    inset.quiver(still, still, *unit.T, color=HUES, **arrows)
+    inset.quiver(*np.zeros((2, 8)), *unit.T, color=HUES, angles="xy", scale_units="xy", scale=1, width=0.06)
     inset.text(-1.5, 0, "direction of the\nfuture asked for", ha="right", va="center", fontsize=7, linespacing=1.1)
     inset.set(xlim=(-1.25, 1.25), ylim=(1.25, -1.25), xticks=[], yticks=[], aspect="equal")
     inset.axis("off")

@@ -14,18 +14,17 @@ deterministic expert has Delta = 0 in truth, so what is measured on A* data is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.analysis.clusters import Array, Floats, Integers, cluster_states, has_states, state_dataset
-from pidm_nav.analysis.tables import Row, to_rows
+from pidm_nav.analysis.clusters import Array, Floats, Integers, cluster_states, has_states, map_of, state_dataset
+from pidm_nav.analysis.tables import Finding, Row
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.replay import demo_layout
-from pidm_nav.plots import demonstrator_title, draw_room, panels, task_title
-from pidm_nav.world2d.layout import Layout
+from pidm_nav.demos.statistics import group_means
+from pidm_nav.plots import draw_room, panels, task_title
 from pidm_nav.world2d.state import POSITION, current_goals, split_state
 
 if TYPE_CHECKING:
@@ -57,13 +56,10 @@ def decompose(actions: Array, now: Integers, future: Integers) -> Decomposition:
     cell, owner = cell.reshape(-1), pairs[:, 0]  # owner: the cluster (index) of each cell
     count, size = np.bincount(row), np.bincount(cell)
 
-    def means(groups: Array, sizes: Array) -> Floats:
-        return np.stack([np.bincount(groups, axis) / sizes for axis in actions.T], axis=1)
-
     def squares(deviations: Floats, groups: Array, weights: Any = 1.0) -> Floats:
         return np.asarray(np.bincount(groups, weights * (deviations**2).sum(axis=1), minlength=len(cluster)))
 
-    mean, cell_mean = means(row, count), means(cell, size)
+    mean, cell_mean = group_means(actions, row), group_means(actions, cell)
     total = squares(actions - mean[row], row)
     inside = squares(actions - cell_mean[cell], row)
     between = squares(cell_mean - mean[owner], owner, size)
@@ -72,28 +68,17 @@ def decompose(actions: Array, now: Integers, future: Integers) -> Decomposition:
     pooled = inside.sum() / spare.sum() if spare.sum() else np.nan
     noise = np.where(spare > 0, inside / np.maximum(spare, 1), pooled)  # variance of an action in a cell
     scatter = np.where(futures > 1, (futures - 1) * noise, 0.0)
-    return Decomposition(
-        cluster,
-        count,
-        futures,
-        variance=total / count,
-        within=inside / count,
-        delta=between / count,
-        chance=(futures - 1) / np.maximum(count - 1, 1) * total / count,
-        corrected=(between - scatter) / count,
-    )
+    chance = (futures - 1) / np.maximum(count - 1, 1) * total / count
+    sums = total / count, inside / count, between / count
+    return Decomposition(cluster, count, futures, *sums, chance, corrected=(between - scatter) / count)
 
 
 @dataclass(frozen=True, eq=False)
-class Gap:
+class Gap(Finding):
     """Delta(s) on the clusters of a dataset, and where they are."""
 
-    task: str
-    demonstrator: str
-    episodes: int
     horizon: int
     radius: float
-    layout: Layout | None  # None for tasks without a map
     parts: Decomposition
     positions: Floats  # (S, 2) mean of the cluster's first two numbers, px
     goals_reached: Floats  # (S,) mean over the cluster
@@ -113,11 +98,9 @@ class Gap:
     def summary(self) -> Row:
         """Return one row of means over the data, near goals (arriving or leaving) and elsewhere."""
         parts, near = self.parts, 1 - self.zones[:, 2]
-        row: Row = {"task": self.task, "demonstrator": self.demonstrator, "episodes": self.episodes}
+        row: Row = {"task": self.task, "demonstrator": self.demonstrator, "episodes": len(self.dataset)}
         row |= {"samples": int(parts.count.sum()), "clusters": len(parts.cluster), "horizon": self.horizon}
-        row |= {
-            name: self.mean(getattr(parts, name)) for name in ("variance", "within", "delta", "chance", "corrected")
-        }
+        row |= {name: self.mean(values) for name, values in vars(parts).items() if values.dtype == np.float64}
         row |= {"law_error": self.law_error, "near_share": self.mean(near)}
         for name, values in (("delta", parts.delta), ("corrected", parts.corrected)):
             for zone, weight in zip(ZONES, self.zones.T, strict=True):
@@ -128,12 +111,11 @@ class Gap:
             row[f"{name}_current_ratio"] = row[f"{name}_arriving"] / rest
         return row
 
-    def rows(self) -> list[Row]:
-        """Return one row per cluster."""
-        columns: dict[str, Any] = {"task": self.task, "demonstrator": self.demonstrator}
-        columns |= {"x": self.positions[:, 0], "y": self.positions[:, 1], "goals_reached": self.goals_reached}
-        columns |= {each.name: getattr(self.parts, each.name) for each in fields(self.parts)}
-        return to_rows({**columns, "distance": self.distance, **dict(zip(ZONES, self.zones.T, strict=True))})
+    def columns(self) -> Row:
+        """Return one entry per cluster."""
+        place = {"x": self.positions[:, 0], "y": self.positions[:, 1], "goals_reached": self.goals_reached}
+        zones = dict(zip(ZONES, self.zones.T, strict=True))
+        return {**place, **vars(self.parts), "distance": self.distance, **zones}
 
 
 def goal_zones(states: Array, radius: float = RADIUS) -> tuple[Floats, NDArray[np.bool_]]:
@@ -169,28 +151,14 @@ def measure_gap(
     transitions = dataset.transitions(horizon)
     now = found.assign(transitions.state)
     parts = decompose(transitions.action, now, found.assign(transitions.future))
-    row = np.searchsorted(parts.cluster, now)
-
-    def average(values: Array) -> Floats:
-        return np.asarray(np.bincount(row, values.astype(np.float64)) / parts.count)
-
     flags = list(dataset.goal_flags) if has_states(dataset) else []
     distance, zones = np.full(len(now), np.nan), np.tile([False, False, True], (len(now), 1))
     if flags:
         distance, zones = goal_zones(transitions.state, radius)
-    return Gap(
-        dataset.task,
-        demonstrator_title(dataset),
-        len(dataset),
-        horizon,
-        radius,
-        demo_layout(dataset) if flags else None,
-        parts,
-        np.stack([average(each) for each in transitions.state[:, POSITION].T], axis=1),
-        average(transitions.state[:, flags].sum(axis=1)),
-        average(distance),
-        np.stack([average(zone) for zone in zones.T], axis=1),
-    )
+    reached = transitions.state[:, flags].sum(axis=1)
+    places = np.column_stack([transitions.state[:, POSITION], reached, distance, zones])
+    means = group_means(places, np.searchsorted(parts.cluster, now))
+    return Gap(dataset, horizon, radius, parts, means[:, :-5], means[:, -5], means[:, -4], means[:, -3:])
 
 
 def plot_gap(gaps: Sequence[Gap], top: float | None = None) -> Figure:
@@ -200,15 +168,14 @@ def plot_gap(gaps: Sequence[Gap], top: float | None = None) -> Figure:
     top = top or max(float(np.quantile(np.concatenate([gap.parts.delta for gap in gaps]), 0.97)), 1e-9)
     figure, axes = panels(len(gaps))
     for ax, gap in zip(axes, gaps, strict=True):
-        if gap.layout is None:
-            raise ValueError(f"Delta of '{gap.task}' cannot be drawn: it has no map, use a navigation task")
-        draw_room(ax, gap.layout)
+        layout = map_of(gap.dataset)
+        draw_room(ax, layout)
         order = np.argsort(gap.parts.delta)  # large values on top
         size = 9 + 46 * np.sqrt(gap.parts.count / gap.parts.count.max())
         style: Any = {"vmin": 0, "vmax": top, "edgecolors": "white", "linewidths": 0.3, "zorder": 5}
         x, y = gap.positions[order].T
         marks = ax.scatter(x, y, s=size[order], c=gap.parts.delta[order], cmap="viridis", **style)
-        for goal in gap.layout.goals.tolist():
+        for goal in layout.goals.tolist():
             ax.add_patch(Circle(goal, gap.radius, fill=False, color="0.45", linewidth=0.7, linestyle=":", zorder=6))
         row = gap.summary()
         ax.set_title(f"{task_title(gap.task)}, {gap.demonstrator}", fontsize=12)

@@ -8,23 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from pidm_nav.analysis.clusters import Floats, StateClusters, cluster_states, state_dataset
 from pidm_nav.analysis.predictor import prediction_errors, predictor_maker, steps_to_count
-from pidm_nav.analysis.tables import Row, to_rows
+from pidm_nav.analysis.tables import Finding, Row
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.plots import (
-    color_by_demonstrator,
-    demonstrator_title,
-    draw_band,
-    legend_entries,
-    outside_legend,
-    task_panels,
-    tidy,
-)
+from pidm_nav.demos.statistics import group_means
+from pidm_nav.plots import color_by_demonstrator, draw_band, legend_entries, outside_legend, task_panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,31 +53,28 @@ def future_variance(dataset: DemoDataset, clusters: StateClusters, horizon: int,
     now, future = clusters.assign(transitions.state)[counted], transitions.future.astype(np.float64)[counted]
     _, row, count = np.unique(now, return_inverse=True, return_counts=True)
     varying = future[:, np.ptp(future, axis=0) > 0]
-    means = np.stack([np.bincount(row, column) / count for column in varying.T], axis=1)
-    squares = np.bincount(row, ((varying - means[row]) ** 2).sum(axis=1))
+    squares = np.bincount(row, ((varying - group_means(varying, row)[row]) ** 2).sum(axis=1))
     told = count > 1
     return float((count * squares / np.maximum(count - 1, 1))[told].sum() / count[told].sum())
 
 
 @dataclass(frozen=True, eq=False)
-class HorizonCurve:
+class HorizonCurve(Finding):
     """Future variance (horizons,) and errors (horizons, splits) of a predictor."""
 
-    task: str
-    demonstrator: str
     predictor: str
     horizons: tuple[int, ...]
     variance: Floats
     squared: Floats
     distance: Floats
 
-    def rows(self) -> list[Row]:
-        """Return one row per horizon: mean and standard deviation over splits."""
+    def columns(self) -> Row:
+        """Return one entry per horizon: mean and standard deviation over splits."""
         error = self.squared.mean(axis=1)
-        columns: dict[str, Any] = {"task": self.task, "demonstrator": self.demonstrator, "predictor": self.predictor}
-        columns |= {"horizon": self.horizons, "splits": self.squared.shape[1], "future_variance": self.variance}
-        columns |= {"squared_error": error, "squared_error_std": self.squared.std(axis=1)}
-        return to_rows({**columns, "error": self.distance.mean(axis=1), "ratio": error / self.variance})
+        columns: Row = {"predictor": self.predictor, "horizon": self.horizons, "splits": self.squared.shape[1]}
+        columns |= {"future_variance": self.variance, "squared_error": error}
+        columns |= {"squared_error_std": self.squared.std(axis=1), "error": self.distance.mean(axis=1)}
+        return columns | {"ratio": error / self.variance}
 
 
 def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rng: np.random.Generator) -> HorizonCurve:
@@ -94,8 +84,6 @@ def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rn
         raise ValueError(f"splits is {study.splits}: at least 1 is needed")
     shortest = min(len(episode) for episode in dataset)
     horizons = study.horizons or tuple(k for k in HORIZONS if k <= shortest)
-    for k in horizons:
-        steps_to_count(dataset, k, study.clamp_end)  # refuses a horizon that no episode has, before any work
     training = max(1, min(MOST_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
     states = state_dataset(dataset)
     found = cluster_states(states, study.clusters, rng)
@@ -107,9 +95,7 @@ def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rn
         for j, (first, second) in enumerate(parts):
             errors[:, i, j] = prediction_errors(make().fit(first, k), second, k, study.clamp_end)
     distance, squared, _ = errors
-    return HorizonCurve(
-        dataset.task, demonstrator_title(dataset), study.predictor, horizons, variance, squared, distance
-    )
+    return HorizonCurve(dataset, study.predictor, horizons, variance, squared, distance)
 
 
 def plot_horizon_curves(curves: Sequence[HorizonCurve]) -> Figure:

@@ -2,7 +2,7 @@
 
 A predictor is fitted on n episodes and asked about every step of the others. An error is the Euclidean distance
 between predicted and true future observation, in raw numbers (pixels; a wrong reached flag counts as one).
-The noise of the environment bounds it: two draws of the same step lie `noise_floor` px apart on average, and
+The noise of the environment bounds it: two draws of the same step lie NOISE_FLOOR px apart on average, and
 the nearest neighbor's future is such a draw.
 """
 
@@ -16,11 +16,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pidm_nav.analysis.clusters import Array, Floats
-from pidm_nav.analysis.tables import Row, to_rows
+from pidm_nav.analysis.clusters import Array, Floats, has_states
+from pidm_nav.analysis.tables import Finding, Row
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.plots import color_by_demonstrator, demonstrator_title, draw_band, task_panels, tidy
-from pidm_nav.tasks import TASKS
+from pidm_nav.plots import color_by_demonstrator, draw_band, set_ticks, task_panels, tidy
 from pidm_nav.world2d.physics import SPEED
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 MakePredictor = Callable[[], "StatePredictor"]
 SIZES = (1, 2, 5, 10, 20, 30, 40, 45)
+# The mean distance in px of two draws of the same step: a Rayleigh mean with sqrt(2) times the noise of 0.2.
+NOISE_FLOOR = float(SPEED * 0.2 * np.sqrt(np.pi))
 
 
 class Errors(NamedTuple):
@@ -40,7 +41,7 @@ class Errors(NamedTuple):
     wrong_goals: float  # fraction of futures with a wrong number of goals reached; nan without goals
 
 
-def predictor_maker(name: str | MakePredictor, dataset: DemoDataset, seed: int = 0) -> MakePredictor:
+def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePredictor:
     """Return a function that makes new predictors of a name in `PREDICTORS`, for observations like the dataset's."""
     from pidm_nav.agents.networks import Scale
     from pidm_nav.agents.predictors import PREDICTORS
@@ -52,7 +53,7 @@ def predictor_maker(name: str | MakePredictor, dataset: DemoDataset, seed: int =
     rows = np.concatenate([episode.observations for episode in dataset])
     scale = Scale(spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32))
     scale.fit(rows)
-    return lambda: PREDICTORS[name](scale, seed=seed)
+    return lambda: PREDICTORS[name](scale)
 
 
 def predict_episodes(predictor: StatePredictor, dataset: DemoDataset) -> Array:
@@ -96,17 +97,10 @@ def prediction_errors(
     return Errors(float(np.sqrt(squared).mean()), float(squared.mean()), wrong)
 
 
-def noise_floor(noise_std: float = 0.2) -> float:
-    """Return the mean distance in px of two draws of the same step: a Rayleigh mean with sqrt(2) times the noise."""
-    return float(SPEED * noise_std * np.sqrt(np.pi))
-
-
 @dataclass(frozen=True, eq=False)
-class ErrorCurve:
+class ErrorCurve(Finding):
     """Errors (sizes, subsets) of a predictor against the number of training demonstrations."""
 
-    task: str
-    demonstrator: str
     predictor: str
     horizon: int
     sizes: tuple[int, ...]
@@ -114,13 +108,12 @@ class ErrorCurve:
     squared: Floats
     wrong_goals: Floats
 
-    def rows(self) -> list[Row]:
-        """Return one row per size: mean and standard deviation over subsets."""
-        columns: dict[str, Any] = {"task": self.task, "demonstrator": self.demonstrator, "predictor": self.predictor}
-        columns |= {"horizon": self.horizon, "demos": self.sizes, "subsets": self.distance.shape[1]}
+    def columns(self) -> Row:
+        """Return one entry per size: mean and standard deviation over subsets."""
+        columns: Row = {"predictor": self.predictor, "horizon": self.horizon, "demos": self.sizes}
+        columns |= {"subsets": self.distance.shape[1]}
         columns |= {"error": self.distance.mean(axis=1), "error_std": self.distance.std(axis=1)}
-        columns |= {"squared_error": self.squared.mean(axis=1), "wrong_goals": self.wrong_goals.mean(axis=1)}
-        return to_rows(columns)
+        return columns | {"squared_error": self.squared.mean(axis=1), "wrong_goals": self.wrong_goals.mean(axis=1)}
 
 
 def error_curve(
@@ -135,10 +128,8 @@ def error_curve(
     """Measure errors on held-out episodes for random subsets of each size; sizes default to those in SIZES that fit."""
     sizes = [size for size in SIZES if size < len(dataset)] if sizes is None else sizes
     if not sizes or min(sizes) < 1 or max(sizes) >= len(dataset):
-        raise ValueError(
-            f"sizes {tuple(sizes)} do not fit {len(dataset)} demonstrations: "
-            f"choose 1 to {len(dataset) - 1}, as at least one is held out"
-        )
+        remedy = f"choose 1 to {len(dataset) - 1}, as at least one is held out"
+        raise ValueError(f"sizes {tuple(sizes)} do not fit {len(dataset)} demonstrations: {remedy}")
     if subsets < 1:
         raise ValueError(f"subsets is {subsets}: at least one is needed")
     steps_to_count(dataset, horizon, clamp_end=True)  # refuses a horizon that no episode has, before any work
@@ -148,7 +139,7 @@ def error_curve(
         for j in range(subsets):
             training, held_out = dataset.split(size, rng)
             errors[:, i, j] = prediction_errors(make().fit(training, horizon), held_out, horizon)
-    return ErrorCurve(dataset.task, demonstrator_title(dataset), make().name, horizon, tuple(sizes), *errors)
+    return ErrorCurve(dataset, make().name, horizon, tuple(sizes), *errors)
 
 
 def plot_error_curves(curves: Sequence[ErrorCurve]) -> Figure:
@@ -157,15 +148,13 @@ def plot_error_curves(curves: Sequence[ErrorCurve]) -> Figure:
     for ax, own in parts:
         for curve in own:
             draw_band(ax, curve.sizes, curve.distance, colors[curve.demonstrator], curve.demonstrator)
-        in_pixels = own[0].task in TASKS and TASKS[own[0].task].shows_goals
+        in_pixels = has_states(own[0].dataset)
         if in_pixels and own[0].horizon == 1:
-            ax.axhline(noise_floor(), color="0.45", linewidth=1, linestyle="--", label="noise alone")
+            ax.axhline(NOISE_FLOOR, color="0.45", linewidth=1, linestyle="--", label="noise alone")
         tidy(ax)
         ax.set_xscale("log")
-        ticks = sorted({size for curve in own for size in curve.sizes})
-        shown = [size for size, after in zip(ticks, [*ticks[1:], np.inf], strict=True) if after > 1.2 * size]
-        ax.set_xticks(shown, [str(size) for size in shown])  # 40 would lie under 45
-        ax.set_xticks([], minor=True)
+        sizes = sorted({size for curve in own for size in curve.sizes})
+        set_ticks(ax.xaxis, [a for a, b in zip(sizes, [*sizes[1:], np.inf], strict=True) if b > 1.2 * a])  # 45 hides 40
         ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if in_pixels else ""))
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False)

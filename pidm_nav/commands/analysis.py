@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from pidm_nav.analysis.horizon import HorizonStudy
-from pidm_nav.analysis.tables import Row
+from pidm_nav.analysis.tables import Finding, Row
 from pidm_nav.commands.demos import load_all
 from pidm_nav.console import print_table, progress_bar, say
 from pidm_nav.demos.dataset import DemoDataset
@@ -69,20 +69,22 @@ def each(datasets: Sequence[DemoDataset]) -> Iterator[DemoDataset]:
             advance(1)
 
 
+def all_rows(found: Sequence[Finding]) -> list[Row]:
+    """Return the rows of all findings."""
+    return [row for finding in found for row in finding.rows()]
+
+
 def print_rows(rows: Sequence[Row], columns: Mapping[str, str], title: str) -> None:
     """Print rows with their task and demonstrator."""
     shown = [{**row, "task": task_title(row["task"])} for row in rows]
     print_table(shown, {"task": "Task", "demonstrator": "By", **columns}, title)
 
 
-def pivot(curves: Sequence[Any], key: str, value: str) -> list[Row]:
-    """Return one row per curve, with a column for each value of `key`."""
-    return [{**curve.rows()[0], **{str(row[key]): row[value] for row in curve.rows()}} for curve in curves]
-
-
-def all_rows(found: Sequence[Any]) -> list[Row]:
-    """Return the rows of all results."""
-    return [row for result in found for row in result.rows()]
+def print_curves(curves: Sequence[Finding], key: str, value: str, title: str, prefix: str = "") -> None:
+    """Print one row per curve, with a column for each value of `key`."""
+    rows = [{**curve.rows()[0], **{str(row[key]): row[value] for row in curve.rows()}} for curve in curves]
+    keys = sorted({row[key] for row in all_rows(curves)})
+    print_rows(rows, {str(x): f"{prefix}{x}" for x in keys}, title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +105,12 @@ class Gap(Analysis):
 
     def run(self) -> None:
         """Measure, save and print the gap."""
-        from pidm_nav.analysis.clusters import check_map
+        from pidm_nav.analysis.clusters import map_of
         from pidm_nav.analysis.gap import measure_gap, plot_gap
 
         datasets, rng = self.load()
         for dataset in datasets:
-            check_map(dataset)
+            map_of(dataset)  # refuses demonstrations without a map
         options = (self.clusters, self.horizon, self.radius, self.keep_goals_apart)
         gaps = [measure_gap(dataset, *options, rng=rng) for dataset in each(datasets)]
         rows = [gap.summary() for gap in gaps]
@@ -159,7 +161,7 @@ class Field(Analysis):
 
 @dataclass(frozen=True, kw_only=True)
 class Predictor(Analysis):
-    """Show how well states are predicted from few demonstrations, on episodes that are held out.
+    """Show how well states are predicted from few demonstrations; measured on episodes that are held out.
 
     Example: pidm-nav analyze predictor --demos maze/human-like --out analysis
     """
@@ -184,9 +186,8 @@ class Predictor(Analysis):
         correlation = sweep_correlation(self.results, datasets) if self.results else None
         options = (self.predictor, self.sizes or None, self.subsets, self.horizon)
         curves = [error_curve(dataset, *options, rng=rng) for dataset in each(datasets)]
-        columns = {str(size): str(size) for size in sorted({size for curve in curves for size in curve.sizes})}
         title = "Prediction error on held-out episodes, by number of training demonstrations"
-        print_rows(pivot(curves, "demos", "error"), columns, title)
+        print_curves(curves, "demos", "error", title)
         self.save(plot_error_curves(curves), "predictor", predictor=all_rows(curves))
         if correlation is not None:
             words = f"Spearman {correlation.spearman:.2f} (p = {correlation.p:.1g})"
@@ -208,9 +209,8 @@ class Horizon(HorizonStudy, Analysis):
 
         datasets, rng = self.load()
         curves = [horizon_curve(dataset, self, rng=rng) for dataset in each(datasets)]
-        columns = {str(k): f"k={k}" for k in sorted({k for curve in curves for k in curve.horizons})}
-        print_rows(pivot(curves, "horizon", "future_variance"), columns, "Var(future | state), px²")
-        print_rows(pivot(curves, "horizon", "squared_error"), columns, "Squared prediction error, px²")
+        print_curves(curves, "horizon", "future_variance", "Var(future | state), px²", "k=")
+        print_curves(curves, "horizon", "squared_error", "Squared prediction error, px²", "k=")
         self.save(plot_horizon_curves(curves), "horizon", horizon=all_rows(curves))
 
 

@@ -54,7 +54,7 @@ class Collect:
         check_output(str(self.out), self.force)
         episode_seeds(self.episodes, self.seed)
         task, env_kwargs = self.env.resolve(self.task)
-        name = self.expert or next(iter(task.experts), None)
+        name: str | None = self.expert or next(iter(task.experts), None)
         settings: dict[str, object] = {"seed": self.seed}
         if name == "astar":
             speed = 0.8 if self.speed is None else self.speed
@@ -111,7 +111,7 @@ class Convert:
 
 @dataclass(frozen=True)
 class Replay:
-    """Draw a recorded episode as a GIF or mp4, or check all of them against the environment.
+    """Draw a recorded episode, or check all of them against the environment.
 
     Example: pidm-nav demos replay my_demos.npz --gif out.gif
     """
@@ -142,13 +142,27 @@ class Replay:
             frames = demo_frames(dataset, episode, self.size)
             write_video(frames, self.gif, self.fps or find_task(dataset.task).fps)
             say(f"{count(len(frames) - 1, 'step')} of episode {episode} drawn to {self.gif}")
-        if self.check:
-            print_check(dataset, self.file)
+        if not self.check:
+            return
+        found = check_demos(dataset)
+        if found.resimulated:
+            say(f"{count(found.resimulated, 'episode')} simulated again from their seeds")
+        if found.tested:
+            say(f"{count(found.tested, 'episode')} tested step by step against the physics")
+        for mismatch in found.mismatches[:MOST_SHOWN]:
+            say(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}")
+        if found.mismatches:
+            wrong = f"{len({each.episode for each in found.mismatches})} of {count(len(dataset), 'episode')}"
+            raise ValueError(
+                f"{wrong} in '{self.file}' could not have happened in the environment: record them again, or give the "
+                "arguments they were recorded with"
+            )
+        say("every step is what the environment does")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw the traces of demonstrations over their map, one panel per task and one color per file.
+    """Draw the traces of demonstrations over their maps; one panel per task and one color per file.
 
     Example: pidm-nav demos plot maze/human-like maze/astar --out traces.png
     """
@@ -204,21 +218,3 @@ def print_summaries(datasets: dict[str, DemoDataset]) -> None:
             }
         )
     print_table(rows)
-
-
-def print_check(dataset: DemoDataset, file: str) -> None:
-    """Check demonstrations against the environment and print what does not fit."""
-    found = check_demos(dataset)
-    if found.resimulated:
-        say(f"{count(found.resimulated, 'episode')} simulated again from their seeds")
-    if found.tested:
-        say(f"{count(found.tested, 'episode')} tested step by step against the physics")
-    for mismatch in found.mismatches[:MOST_SHOWN]:
-        say(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}")
-    if found.mismatches:
-        bad = len({mismatch.episode for mismatch in found.mismatches})
-        raise ValueError(
-            f"{bad} of {count(len(dataset), 'episode')} in '{file}' could not have happened in the environment: record "
-            "them again, or give the arguments they were recorded with"
-        )
-    say("every step is what the environment does")

@@ -15,14 +15,15 @@ from pidm_nav.console import console, print_table, progress_bar, say
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import mean_curve
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
-from pidm_nav.experiments.results import Cell, JobResult, make_curves, task_title
+from pidm_nav.experiments.results import Cell, JobResult, make_curves
+from pidm_nav.plots import task_title
 
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
 
 
 @dataclass(frozen=True)
 class Quickstart:
-    """See BC and PIDM learn a maze from few demonstrations on this machine, in two to three minutes.
+    """See BC and PIDM learn a maze from few demonstrations on this machine; it takes two to three minutes.
 
     Example: pidm-nav quickstart
     """
@@ -160,7 +161,7 @@ class _View:
 
 @dataclass(frozen=True)
 class Report:
-    """Draw the figures, write the tables beside the paper's numbers, and put all of it on one HTML page.
+    """Draw the figures and write the tables beside the paper's numbers; put all of it on one HTML page.
 
     Example: pidm-nav report results
     """

@@ -50,7 +50,11 @@ class EnvOptions:
             raise ValueError(f"no task given: add --task with one of {', '.join(TASKS)}, or any Gymnasium id")
         found = find_task(task or "custom")
         given = {name: value for name, value in vars(self).items() if value != getattr(EnvOptions, name)}
-        arguments = {**(known or {}), **given}
+        takes = found.defaults or {**(known or {}), **given}  # nobody knows which arguments anybody's environment takes
+        arguments = {name: value for name, value in {**(known or {}), **given}.items() if name in takes}
+        for name in given:
+            if name not in {*takes, "layout", "room_size"}:
+                raise ValueError(f"--{name.replace('_', '-')} does not apply to {found.name}: leave it out")
         if self.layout is not None:
             if found.name != "custom":
                 raise ValueError(f"{found.name} has its own map: leave --layout out, or give --task custom")

@@ -144,13 +144,7 @@ def efficiency_table(
 ) -> list[EfficiencyRatio]:
     """Return, for each level, the ratios of every task that has both curves, then their average.
 
-    Args:
-        curves: all curves; those on the demonstrations of either side count for the task's maximum.
-        agent: the side whose number of demonstrations divides.
-        baseline: the side whose number of demonstrations is divided.
-        rng: draws the bootstrap's seeds.
-        levels: the fractions c.
-        repetitions: number of bootstrap replicates; 0 for none.
+    All curves on the demonstrations of either side count for the task's maximum.
     """
     table = []
     named = {(c.task, c.agent, c.demos_from): c for c in curves}

@@ -14,8 +14,16 @@ import numpy as np
 
 from pidm_nav.experiments.curves import Curve, mean_curve, std_curve
 from pidm_nav.experiments.efficiency import demos_needed, task_maximum
-from pidm_nav.experiments.results import task_order, task_title
-from pidm_nav.plots import agent_color, agent_title, demonstrator_color, demonstrator_title, outside_legend, save_figure
+from pidm_nav.experiments.results import task_order
+from pidm_nav.plots import (
+    agent_color,
+    agent_title,
+    demonstrator_color,
+    demonstrator_title,
+    outside_legend,
+    save_figure,
+    task_title,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

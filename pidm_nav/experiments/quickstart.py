@@ -244,14 +244,17 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     figures, (ratios, scores) = report.sections[0].figures, (report.sections[0], report.sections[-2])
     habits = "A script with a gamepad player's habits, and a planner that always takes the same way."
     sections = [
-        Section("The same episode, twice", pictures={"BC and PIDM side by side": out / GIF}),
+        Section(
+            "The same episode, twice",
+            pictures={"BC on the left, PIDM on the right.": out / GIF},
+        ),
         Section(
             "How many demonstrations are needed?",
             figures=figures,
             tables=scores.folded,
             folded=[*ratios.tables, *ratios.folded],
         ),
-        Section("What they learned from", habits, pictures={"Demonstrations on the map": out / "traces.png"}),
+        Section("What they learned from", habits, pictures={"All demonstrations on the map.": out / "traces.png"}),
         Section("Next", commands=next_steps(plan, out)),
     ]
     facts = {

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from pidm_nav.experiments import paper
+from pidm_nav.experiments import figures, paper, tables
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
-from pidm_nav.experiments.figures import (
-    CurveFigure,
-    compare_checkpoints,
-    compare_curves,
-    demonstrator_look,
-    draw_svg,
-    write_figure,
-)
+from pidm_nav.experiments.figures import CurveFigure
 from pidm_nav.experiments.results import (
     Cell,
     JobResult,
@@ -31,35 +24,16 @@ from pidm_nav.experiments.results import (
     read_manifest,
     read_results,
     task_order,
-    task_title,
 )
-from pidm_nav.experiments.tables import (
-    Table,
-    Which,
-    dataset_table,
-    paper_side,
-    ratio_table,
-    score_table,
-    welch_tables,
-)
+from pidm_nav.experiments.tables import Table, Which
 from pidm_nav.files import writable_folder, write_json, write_rows, write_text
-from pidm_nav.plots import agent_title, demonstrator_title
+from pidm_nav.plots import agent_title, demonstrator_title, task_title
 
 HEADLINE = 0.90
 MAIN_TEXT = {
     "human": " The paper's main figure and Table 1.",
     "human-like": " As the paper's Table 1, with a scripted player in place of its human one.",
     "astar": " The paper shows this for Multiroom (Appendix D).",
-}
-# colors of lines on a dark page: lighter than in print, where those would be too pale
-DARK_COLORS = {
-    "#d9480f": "#ff9057",
-    "#1c6dd0": "#6fadff",
-    "#0b8a5f": "#3fd0a0",
-    "#8540c9": "#c197ff",
-    "#b3860b": "#e5bd4f",
-    "#1f77b4": "#5fb0ee",
-    "#9467bd": "#c197ff",
 }
 
 
@@ -84,6 +58,7 @@ class Section:
     tables: Sequence[Table] = ()
     folded: Sequence[Table] = ()  # tables that the page shows on demand
     commands: Mapping[str, str] = field(default_factory=dict)  # by what they do
+    headline: Headline | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +86,7 @@ def save_report(report: Report, out: Path) -> Path:
     writable_folder(out)
     for section in report.sections:
         for figure in section.figures:
-            write_figure(figure, out / "figures")
+            figures.write_figure(figure, out / "figures")
         for table in (*section.tables, *section.folded):
             write_rows(out / "tables" / f"{table.name}.csv", table.records)
             write_text(out / "tables" / f"{table.name}.md", render("report.md.jinja", report=None, table=table))
@@ -138,12 +113,13 @@ def make_report(folders: Sequence[Path]) -> Report:
         manifests[label], results[label] = manifest, [done[cell] for cell in sorted(done)]
         failed |= errors
         curves += make_curves(done, label)
-    sections, headlines = _sections(curves, manifests)
+    sections = _sections(curves, manifests)
     summary = {
         label: {"manifest": msgspec.to_builtins(manifest), "jobs": [_brief(result) for result in results[label]]}
         for label, manifest in manifests.items()
     }
     facts = _facts(curves, manifests, [result for each in results.values() for result in each])
+    headlines = [section.headline for section in sections if section.headline is not None]
     return Report(headlines, sections, facts, curves, summary, failed)
 
 
@@ -156,83 +132,80 @@ def _brief(result: JobResult) -> dict[str, Any]:
     }
 
 
-class Comparison(NamedTuple):
-    """A section to come: a figure, and the ratios of one side over the other."""
+def _compare(
+    curves: Sequence[Curve], figure: CurveFigure, sides: tuple[Side, Side] | None = None, which: Which = "best"
+) -> Section:
+    """Make a section without a title of a figure, and of the ratios of one side over the other."""
+    shown = [figure] if len(figure.sizes) > 1 else []  # one number of demonstrations makes no curve
+    found = tables.ratio_table(curves, *sides, which) if sides else None
+    if sides is None or found is None:
+        return Section("", figures=shown)
+    if which == "last":
+        return Section("", figures=shown, tables=[found[0]])
+    folded = tables.welch_tables(curves, *sides)
+    return Section("", figures=shown, tables=[found[0]], folded=folded, headline=_headline(found[1], *sides))
 
-    title: str
-    text: str
-    figure: CurveFigure
-    sides: tuple[Side, Side] | None = None
-    which: Which = "best"
 
-
-def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Comparison]:
+def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Section]:
     """Yield what the paper compares: agents, the demonstrations that they learn from, and checkpoints."""
     seeds = max(curve.scores.shape[1] for curve in curves)
+    best = "Best checkpoint. " if any(curve.scores.shape[2] > 1 for curve in curves) else ""
     caption = (
-        f"Best checkpoint. Lines and shading are the mean and standard deviation over {seeds} seeds; "
+        f"{best}Lines and shading are the mean goal ratio and its standard deviation over {seeds} seeds; "
         "dotted lines show where a curve reaches 90% of the task's maximum."
     )
     by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
     for label, own in by_label.items():
         words = f"{demonstrator_title(label)} demonstrations"
         text = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '')}"
-        panels = compare_curves([curve for curve in own if curve.agent in ("bc", "pidm")], own)
-        figure = CurveFigure(f"efficiency-{label}", caption, panels)
-        yield Comparison(f"PIDM against BC on {words}", text, figure, (("pidm", label), ("bc", label)))
-        others = {curve.agent for curve in own} - {"bc", "pidm"}
+        panels = figures.compare_curves([curve for curve in own if curve.agent in ("bc", "pidm")], own)
+        section = _compare(
+            curves, CurveFigure(f"efficiency-{label}", caption, panels), (("pidm", label), ("bc", label))
+        )
+        yield replace(section, title=f"PIDM against BC on {words}", text=text)
+        others, panels = {curve.agent for curve in own} - {"bc", "pidm"}, figures.compare_curves(own, own)
         if others == {"retrieval-bc"}:
-            text = "Retrieval BC repeats the action of the nearest demonstrated state: the paper's Appendix E."
-            figure = CurveFigure(f"retrieval-{label}", caption, compare_curves(own, own))
+            text = "Does copying the action of the nearest state explain PIDM's gain? The paper's Appendix E."
             sides = ("pidm", label), ("retrieval-bc", label)
-            yield Comparison(f"Against retrieval BC on {words}", text, figure, sides)
+            section = _compare(curves, CurveFigure(f"retrieval-{label}", caption, panels), sides)
+            yield replace(section, title=f"Against retrieval BC on {words}", text=text)
         elif others:
-            figure = CurveFigure(f"agents-{label}", caption, compare_curves(own, own))
-            yield Comparison(f"All agents on {words}", "", figure)
+            yield Section(f"All agents on {words}", figures=[CurveFigure(f"agents-{label}", caption, panels)])
     for label in (label for label in by_label if label != paper.ASTAR and paper.ASTAR in by_label):
-        title = f"A* against {demonstrator_title(label)} demonstrations"
-        text = "The same agent, taught by a deterministic planner: the paper's Appendix D."
-        panels = compare_curves([curve for curve in curves if curve.agent == "pidm"], curves, demonstrator_look)
+        text = "A planner that always acts alike makes the future easier to predict: the paper's Appendix D."
+        pidm = [curve for curve in curves if curve.agent == "pidm"]
+        panels = figures.compare_curves(pidm, curves, figures.demonstrator_look)
         sides = ("pidm", paper.ASTAR), ("pidm", label)
-        yield Comparison(title, text, CurveFigure("demonstrations", caption, panels), sides)
+        section = _compare(curves, CurveFigure("demonstrations", caption, panels), sides)
+        yield replace(section, title=f"A* against {demonstrator_title(label)} demonstrations", text=text)
     caption = "Solid: for each point the checkpoint with the highest mean. Dashed: the end of training."
     for label, own in by_label.items():
-        several = [curve for curve in own if curve.scores.shape[2] > 1]
         title = f"Best against last checkpoint on {demonstrator_title(label)} demonstrations"
         text = "Does choosing the best checkpoint decide the result? The paper's Appendix C.3."
-        figure = CurveFigure(f"best-last-{label}", caption, compare_checkpoints(several))
-        if several:
-            yield Comparison(title, text, figure, (("pidm", label), ("bc", label)), "last")
+        if several := [curve for curve in own if curve.scores.shape[2] > 1]:
+            figure = CurveFigure(f"best-last-{label}", caption, figures.compare_checkpoints(several))
+            section = _compare(curves, figure, (("pidm", label), ("bc", label)), "last")
+            yield replace(section, title=title, text=text)
 
 
-def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> tuple[list[Section], list[Headline]]:
-    """Return what there is to show: sections, and the numbers to remember."""
-    sections: list[Section] = []
-    headlines: list[Headline] = []
-    for title, text, figure, sides, which in _comparisons(curves, manifests):
-        figures = [figure] if len(figure.sizes) > 1 else []  # one number of demonstrations makes no curve
-        tables: list[Table] = []
-        folded: list[Table] = []
-        found = ratio_table(curves, *sides, which) if sides else None
-        if sides and found:
-            tables = [found[0]]
-            if which == "best":
-                headlines.append(_headline(found[1], *sides))
-                folded = welch_tables(curves, *sides)
-        if figures or tables:
-            sections.append(Section(title, text, figures=figures, tables=tables, folded=folded))
+def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> list[Section]:
+    """Return everything that there is to show."""
+    sections = [section for section in _comparisons(curves, manifests) if section.figures or section.tables]
     several = max(curve.scores.shape[2] for curve in curves) > 1
     kinds: tuple[Which, ...] = ("best", "last") if several else ("best",)
-    scores = [score_table(curves, label, which) for label in manifests for which in kinds]
-    sections.append(Section("All scores", "Every cell of the sweep.", folded=scores))
-    datasets = dataset_table(list(manifests.values()))
-    return [*sections, Section("The demonstrations", "What the agents learned from.", tables=[datasets])], headlines
+    scores = [tables.score_table(curves, label, which) for label in manifests for which in kinds]
+    datasets = tables.dataset_table(list(manifests.values()))
+    return [
+        *sections,
+        Section("All scores", "Every cell of the sweep.", folded=scores),
+        Section("The demonstrations", "What the agents learned from.", tables=[datasets]),
+    ]
 
 
 def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
     """Say the average eta(90%) in words."""
     average = next(r for r in ratios if r.task == "average" and r.level == HEADLINE)
-    printed = paper.TABLES.get((paper_side(agent), paper_side(baseline)))
+    printed = paper.TABLES.get((tables.paper_side(agent), tables.paper_side(baseline)))
     value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
         who = f"demonstrations for {agent_title(baseline[0])} as for {agent_title(agent[0])}"
@@ -277,10 +250,10 @@ def render(template: str, **content: Any) -> str:
         return f"data:image/{path.suffix[1:]};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
     def draw(figure: CurveFigure) -> list[Markup]:
-        return [Markup(draw_svg(panel, f"{figure.name}-{index}")) for index, panel in enumerate(figure.panels)]
+        return [Markup(figures.draw_svg(panel, f"{figure.name}-{index}")) for index, panel in enumerate(figure.panels)]
 
     text = (files("pidm_nav.experiments") / template).read_text(encoding="utf-8")
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=template.endswith(".html"), keep_trailing_newline=True, **options)
     environment.filters |= {"embed": embed, "draw": draw}
-    return environment.from_string(text).render(dark_colors=DARK_COLORS, **content)
+    return environment.from_string(text).render(**content)

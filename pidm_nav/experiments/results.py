@@ -14,10 +14,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from pidm_nav.demos.dataset import Summary
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.files import writable_folder, write_json
 from pidm_nav.tasks import TASKS
@@ -95,17 +96,11 @@ class JobResult(msgspec.Struct, omit_defaults=True):
         return self.checkpoints[-1].score
 
 
-class Demos(msgspec.Struct):
+@dataclass(frozen=True, kw_only=True)
+class Demos(Summary):
     """The columns of the paper's dataset tables, and a hash of the observations and actions."""
 
     made_by: str
-    task: str
-    episodes: int
-    total_steps: int
-    min_length: int
-    mean_length: float
-    max_length: int
-    success: float
     sha256: str
 
 
@@ -120,7 +115,7 @@ class Evaluation(msgspec.Struct, omit_defaults=True):
 class Manifest(msgspec.Struct):
     """Everything that decides the results of a sweep."""
 
-    format: int
+    format: Literal[1]
     version: str
     torch: str
     demos_from: PlainName
@@ -178,11 +173,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(f"'{folder}' holds no {MANIFEST}: give a folder that pidm-nav sweep wrote")
-    otherwise = "is not a manifest that this version of pidm-nav reads: run the sweep again"
-    manifest = _read(path, Manifest, otherwise)
-    if manifest.format != FORMAT:
-        raise ValueError(f"'{path}' {otherwise} (format {manifest.format})")
-    return manifest
+    return _read(path, Manifest, "is not a manifest that this version of pidm-nav reads: run the sweep again")
 
 
 def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | None:
@@ -249,8 +240,3 @@ def task_order(tasks: Iterable[str]) -> list[str]:
     """Return each task once: ours in the order of the registry, then others by name."""
     order = list(TASKS)
     return sorted(set(tasks), key=lambda task: (order.index(task) if task in order else len(order), task))
-
-
-def task_title(task: str) -> str:
-    """Return a task's name as tables and figures show it."""
-    return TASKS[task].title if task in TASKS else task

@@ -21,27 +21,15 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 import pidm_nav
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
-from pidm_nav.experiments.results import (
-    FORMAT,
-    PLAIN_NAME,
-    Cell,
-    Checkpoint,
-    Demos,
-    Evaluation,
-    JobResult,
-    Manifest,
-    identity,
-    open_folder,
-    read_results,
-    write_result,
-)
+from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.files import write_text
 from pidm_nav.rollout import EvalResult, evaluate
 
 if TYPE_CHECKING:
-    from pidm_nav.agents import AgentConfig, NavPolicy, TrainConfig
+    from pidm_nav.agents import NavPolicy, Preset
 
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
 
@@ -103,9 +91,8 @@ class Sweep:
     keep_agents: Path | None = None
     # The settings below are for Python programs; the command line does not offer them.
     variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
-    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(
-        default_factory=dict
-    )  # of the evaluations
+    # Arguments of the environment in evaluations; by default those of the demonstrations, without their dynamics.
+    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
     # Returns numbers to keep of an evaluation besides its scores.
     measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
 
@@ -126,7 +113,7 @@ class Sweep:
             given = ",".join(map(str, self.checkpoint_fractions))
             raise ValueError(f"--checkpoint-fractions is '{given}': give fractions of the training such as 0.1,0.5")
         for name in (*self.agents, *([] if self.label is None else [self.label])):
-            if not re.search(PLAIN_NAME, name):
+            if not re.search(results.PLAIN_NAME, name):
                 raise ValueError(f"'{name}' cannot be part of a file's name: use letters, digits, '-', '_' and '.'")
 
     @functools.cached_property
@@ -164,16 +151,15 @@ class Sweep:
             for agent in self.agents
         ]
 
-    def training(self, task: str, agent: str) -> tuple[AgentConfig, TrainConfig]:
-        """Return an agent's options on a task and its training configuration, the same for every seed."""
+    def settings(self, task: str, agent: str) -> Preset:
+        """Return the settings of an agent and its training on a task, the same for every seed."""
         from pidm_nav.agents import choose_preset
 
-        variant, dataset = self.variant(agent), self.datasets[task]
-        name = None if self.preset == "fast" else self.preset
-        preset = choose_preset(variant.agent, dataset, name, **variant.options)
-        steps = preset.training.steps if self.steps is None else self.steps
-        checkpoints = sorted({max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps})
-        return preset.options, replace(preset.training, steps=steps, checkpoints=tuple(checkpoints))
+        variant, name = self.variant(agent), None if self.preset == "fast" else self.preset
+        preset = choose_preset(variant.agent, self.datasets[task], name, **variant.options)
+        steps = self.steps or preset.training.steps
+        checkpoints = {max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps}
+        return preset.changed(steps=steps, checkpoints=tuple(sorted(checkpoints)))
 
     def manifest(self) -> Manifest:
         """Return everything that decides the results, as the folder's manifest has it."""
@@ -185,19 +171,19 @@ class Sweep:
         training = {}
         for task in self.datasets:
             for name in self.agents:
-                options, config = self.training(task, name)
-                training[f"{task}/{name}"] = asdict(config)
-                if asdict(options) != agents[name]:
-                    training[f"{task}/{name}"] |= {"options": asdict(options)}
-                if adapt := self.variant(name).adapt:
+                settings, adapt = self.settings(task, name), self.variant(name).adapt
+                training[f"{task}/{name}"] = asdict(settings.training)
+                if asdict(settings.options) != agents[name]:
+                    training[f"{task}/{name}"] |= {"options": asdict(settings.options)}
+                if adapt is not None:
                     training[f"{task}/{name}"] |= {"adapt": adapt.__name__}
         content = {
-            "format": FORMAT,
+            "format": results.FORMAT,
             "version": pidm_nav.__version__,
             "torch": str(torch.__version__),
             "demos_from": self.demos_label,
             "preset": self.preset,
-            "evaluation": Evaluation(self.episodes, EVALUATION_SEED, dict(self.env_kwargs)),
+            "evaluation": results.Evaluation(self.episodes, EVALUATION_SEED, dict(self.env_kwargs)),
             "agents": agents,
             "training": training,
             "demos": {task: _describe(dataset) for task, dataset in self.datasets.items()},
@@ -206,16 +192,13 @@ class Sweep:
 
     def job(self, cell: Cell) -> Job:
         """Return a cell's job."""
-        options, config = self.training(cell.task, cell.agent)
-        texts: dict[str, Any] = {
-            name: value.format(**asdict(cell)) for name, value in asdict(options).items() if isinstance(value, str)
-        }
-        kept = replace(cell, agent=self.variant(cell.agent).trained_as or cell.agent).name
+        variant, names = self.variant(cell.agent), asdict(cell)
+        texts = {name: text.format(**names) for name, text in variant.options.items() if isinstance(text, str)}
+        kept = replace(cell, agent=variant.trained_as or cell.agent).name
         return Job(
             cell,
             sample_demos(self.datasets[cell.task], cell),
-            replace(options, **texts),
-            replace(config, seed=cell.seed),
+            self.settings(cell.task, cell.agent).changed(seed=cell.seed, **texts),
             replace(self),  # without the datasets, which workers do not need
             None if self.keep_agents is None else self.keep_agents / kept,
         )
@@ -227,8 +210,7 @@ class Job:
 
     cell: Cell
     dataset: DemoDataset = field(repr=False)  # the sampled demonstrations
-    options: AgentConfig = field(repr=False)
-    config: TrainConfig = field(repr=False)
+    settings: Preset = field(repr=False)
     sweep: Sweep = field(repr=False)
     keep: Path | None = None  # folder of the trained agent
 
@@ -240,9 +222,9 @@ def code_hash() -> str:
     return hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()[:12]
 
 
-def _describe(dataset: DemoDataset) -> Demos:
+def _describe(dataset: DemoDataset) -> results.Demos:
     made_by = str(dataset.source.get("made_by", "unknown"))
-    return Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset.sha256)
+    return results.Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset.sha256)
 
 
 def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
@@ -287,18 +269,18 @@ def run_job(job: Job) -> Outcome:
 
 def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
-    from pidm_nav.agents import Preset, load_agent, train
+    from pidm_nav.agents import load_agent, train
 
-    variant = job.sweep.variant(job.cell.agent)
-    made_with = [pidm_nav.__version__, variant.agent, asdict(job.options), asdict(job.config), job.dataset.sha256]
+    variant, training = job.sweep.variant(job.cell.agent), job.settings.training
+    made_with = [pidm_nav.__version__, variant.agent, asdict(job.settings), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
     note = None if job.keep is None else job.keep / "trained_with.txt"
-    if note is not None and not job.config.checkpoints and note.exists() and note.read_text() == mark:
-        score(job.config.steps, load_agent(note.parent))
+    if note is not None and not training.checkpoints and note.exists() and note.read_text() == mark:
+        score(training.steps, load_agent(note.parent))
     elif variant.trained_as is not None:
         raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
     else:
-        policy = train(variant.agent, job.dataset, Preset(job.options, job.config), on_checkpoint=score)
+        policy = train(variant.agent, job.dataset, job.settings, on_checkpoint=score)
         if note is not None:
             policy.save(note.parent)
             write_text(note, mark)
@@ -326,8 +308,8 @@ def run_sweep(
         on_result: called with the result of every job that ends, which has scores or an error.
     """
     folder = Path(folder)
-    manifest = open_folder(folder, sweep.manifest())
-    before, failed = read_results(folder)
+    manifest = results.open_folder(folder, sweep.manifest())
+    before, failed = results.read_results(folder)
     own = sweep.cells()[shard[0] :: shard[1]]
     done = {cell: before[cell] for cell in own if cell in before}
     cells = [cell for cell in own if cell not in done and (retry_failed or cell not in failed)]
@@ -336,9 +318,9 @@ def run_sweep(
     origin = {"version": pidm_nav.__version__, "code": code_hash()}
     jobs = [sweep.job(cell) for cell in cells]
     for job, outcome in runner(run_job, jobs) if jobs else ():
-        content = {**asdict(job.cell), "identity": identity(manifest, job.cell), **origin, **outcome}
+        content = {**asdict(job.cell), "identity": results.identity(manifest, job.cell), **origin, **outcome}
         result = msgspec.convert(content, JobResult)
-        write_result(folder, result)
+        results.write_result(folder, result)
         if result.error is None:
             done[job.cell] = result
         if on_result:

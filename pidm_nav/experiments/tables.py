@@ -13,8 +13,8 @@ import numpy as np
 from pidm_nav.experiments import paper
 from pidm_nav.experiments.curves import Curve, mean_curve, summarize
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side, efficiency_table, welch_tests
-from pidm_nav.experiments.results import Manifest, task_order, task_title
-from pidm_nav.plots import agent_title, demonstrator_title
+from pidm_nav.experiments.results import Manifest, task_order
+from pidm_nav.plots import agent_title, demonstrator_title, task_title
 from pidm_nav.tasks import PAPER_TASKS
 
 PAPER = "paper"  # the first cell of a row with the paper's numbers begins with it

@@ -8,6 +8,7 @@ least squares times a factor `shrink` (1: unbiased). `samples` are the numbers o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -18,8 +19,7 @@ from pidm_nav.theory.terms import Floats, GapTerms, Measured, Pair
 TEST_SAMPLES = 200
 
 
-@dataclass(frozen=True)
-class GaussianPredictor:
+class GaussianPredictor(NamedTuple):
     """An approximate state predictor p_hat(s'|s) = N(slope s, std^2); any std > 0 satisfies Assumption 1."""
 
     slope: float
@@ -109,15 +109,13 @@ class LinearGaussian:
     def gap_terms(self, predictor: GaussianPredictor, samples: tuple[int, int], shrink: float = 1.0) -> GapTerms:
         """Compute Corollary 1's terms for a fixed predictor; it needs Assumptions 1 and 2."""
         if samples[0] < 3 or samples[1] < 4 or predictor.std <= 0:
-            raise ValueError(
-                f"{samples[0]} BC and {samples[1]} IDM samples with a predictor of std {predictor.std} have no "
-                "finite variance; give at least 3, 4 and a positive std"
-            )
+            given = f"{samples[0]} BC and {samples[1]} IDM samples with a predictor of std {predictor.std}"
+            raise ValueError(f"{given} have no finite variance; give at least 3, 4 and a positive std")
         second = self.state_std**2
-        train, test = (
-            second * np.array([[1, p.slope], [p.slope, p.slope**2]]) + np.diag([0, p.std**2])
-            for p in (self.true_predictor, predictor)
-        )  # E[x x'] of x = (s, s') under p* and p_hat: E_p*[w f] = E_p_hat[f]
+        train, test = (  # E[x x'] of x = (s, s') under p* and p_hat: E_p*[w f] = E_p_hat[f]
+            second * np.array([[1, slope], [slope, slope**2]]) + np.diag([0, std**2])
+            for slope, std in (self.true_predictor, predictor)
+        )
         # Gaussian designs: E[(X'X)^-1] is that of an inverse Wishart distribution.
         bc_var = shrink**2 * self.policy_std**2 / (samples[0] - 2)
         idm_var = shrink**2 * self.idm_var * np.trace(np.linalg.solve(train, test)) / (samples[1] - 3)
@@ -157,14 +155,13 @@ class LinearGaussian:
         self, sizes: NDArray[np.int64], datasets: int, rng: Generator, shrink: Pair = (1.0, 1.0)
     ) -> tuple[Floats, Floats]:
         """Measure squared errors (datasets, sizes) of the shrunken mu of BC and xi of the IDM as datasets grow."""
-        bc, idm = [], []
-        future = self.idm_coefficients[1]
+        parts = []
         for part in np.array_split(np.arange(datasets), max(1, datasets // 200)):  # keeps memory small
             s, a, f = self.sample(rng, (len(part), int(sizes[-1])))
             surprise = f - self.true_predictor.slope * s  # s' - E*[s'|s]: p* is known to the IDM's policy class
-            below = np.cumsum(s * s, axis=1)[:, sizes - 1]
-            mu = shrink[0] * np.cumsum(s * a, axis=1)[:, sizes - 1] / below
-            xi = shrink[1] * np.cumsum(s * (a - future * surprise), axis=1)[:, sizes - 1] / below
-            bc.append((mu - self.gain) ** 2)
-            idm.append((xi - self.gain) ** 2)
-        return np.concatenate(bc), np.concatenate(idm)
+            known = a - self.idm_coefficients[1] * surprise
+            squares, bc, idm = (np.cumsum(s * each, axis=1)[:, sizes - 1] for each in (s, a, known))
+            mu, xi = shrink[0] * bc / squares, shrink[1] * idm / squares
+            parts.append(((mu - self.gain) ** 2, (xi - self.gain) ** 2))
+        bc_parts, idm_parts = zip(*parts, strict=True)
+        return np.concatenate(bc_parts), np.concatenate(idm_parts)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pidm_nav.files import write_rows
-from pidm_nav.plots import panels, save_figure, tidy
+from pidm_nav.plots import panels, save_figure, set_ticks, tidy
 from pidm_nav.theory.gaussian import LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
 from pidm_nav.theory.terms import Floats, Measured, measured_efficiency, sample_efficiency
@@ -84,15 +84,15 @@ def broken_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
     ]
 
 
-def lemma_rows(rng: np.random.Generator, problems: int = 500) -> list[Row]:
+def lemma_rows(rng: np.random.Generator) -> list[Row]:
     """Check Lemma 1: the smallest F_xi / F_mu over random problems and directions is at least one."""
     ratios = []
-    for _ in range(problems):
+    for _ in range(500):
         problem = TabularProblem.random(rng)
         bc, idm = problem.fisher(rng.normal(size=problem.actions.shape))
         ratios.append(idm / bc)
-    exact = Measured(float(min(ratios)), 0.0)
-    return [compare("Lemma 1", "tabular", f"least of {problems} random problems", 1.0, ">=", exact)]
+    exact = Measured(min(ratios), 0.0)
+    return [compare("Lemma 1", "tabular", "least of 500 random problems", 1.0, ">=", exact)]
 
 
 def efficiency_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
@@ -127,12 +127,11 @@ def theory_report(seed: int = 0, fast: bool = False) -> list[Row]:
     return rows + lemma_rows(rng) + efficiency_rows(rng, datasets)
 
 
-def run(out: Path | None = None, seed: int = 0, fast: bool = False) -> list[Row]:
-    """Return the report; with a folder, also write theory.csv and theory.png there."""
+def run(out: Path, seed: int = 0, fast: bool = False) -> list[Row]:
+    """Write the report to theory.csv and theory.png in a folder, and return it."""
     rows = theory_report(seed, fast)
-    if out is not None:
-        write_rows(out / "theory.csv", [{key: str(value) for key, value in row.items()} for row in rows])  # all digits
-        save_figure(plot(rows), out / "theory.png")
+    write_rows(out / "theory.csv", [{key: str(value) for key, value in row.items()} for row in rows])  # all digits
+    save_figure(plot(rows), out / "theory.png")
     return rows
 
 
@@ -159,9 +158,7 @@ def plot(rows: list[Row]) -> Figure:
     _square(right, 0.9, 1.2 * max(row[key] for row in ratios for key in ("predicted", "measured")))
     right.set_title("Samples BC needs for each of PIDM's (Theorem 2)", fontsize=11)
     for axis in (right.xaxis, right.yaxis):
-        axis.set_ticks([], minor=True)
-        axis.set_ticks([tick for tick in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if tick < right.get_xlim()[1]])
-        axis.set_major_formatter("{x:g}")
+        set_ticks(axis, [tick for tick in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if tick < right.get_xlim()[1]])
     return figure
 
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy.special import entr
+from scipy.stats import binom
 
 from pidm_nav.theory.terms import Floats, GapTerms, Measured, Pair
 
@@ -41,9 +43,7 @@ class TabularProblem:
         for name in ("states", "futures", "actions"):
             p = getattr(self, name)
             if (p < 0).any() or not np.allclose(p.sum(axis=-1), 1):
-                raise ValueError(
-                    f"the probabilities of {name} are negative or do not sum to 1; normalize the last axis"
-                )
+                raise ValueError(f"the probabilities of {name} are negative or do not sum to 1; normalize them")
 
     @classmethod
     def random(cls, rng: Generator, states: int = 4, futures: int = 4, actions: int = 3) -> TabularProblem:
@@ -56,14 +56,12 @@ class TabularProblem:
         )
 
     @classmethod
-    def telling(cls, strength: float, futures: int = 7, actions: int = 13) -> TabularProblem:
+    def telling(cls, strength: float) -> TabularProblem:
         """Make a problem whose future shifts the mean action by up to +-strength: 0 tells nothing, 1.5 much."""
-        values = np.linspace(-3, 3, actions)
-        shift = strength * np.linspace(-1, 1, futures)
+        values, shift = np.linspace(-3, 3, 13), strength * np.linspace(-1, 1, 7)
         own = np.array([-0.3, 0, 0.3])[:, None, None] * values  # what the state alone says about the action
-        weights = np.exp(-((values[None, None, :] - shift[None, :, None]) ** 2) / 2 + own)
-        states = np.full(3, 1 / 3)
-        return cls(states, np.full((3, futures), 1 / futures), weights / weights.sum(-1, keepdims=True), values)
+        weights = np.exp(-((values - shift[:, None]) ** 2) / 2 + own)
+        return cls(np.full(3, 1 / 3), np.full((3, 7), 1 / 7), weights / weights.sum(-1, keepdims=True), values)
 
     def tilted(self, xi: float, direction: Floats | None = None) -> TabularProblem:
         """Return the member xi of Theorem 2's policy class, whose direction h is (S, F, A) or the action itself."""
@@ -120,8 +118,8 @@ class TabularProblem:
     @property
     def cross_entropy_gap(self) -> float:
         """Appendix B: Delta_CE = I(a; s' | s), here as H(a|s) - H(a|s,s')."""
-        bc = -(self.states[:, None] * _x_log_x(self.marginal)).sum()
-        return float(bc + (self.pairs[:, :, None] * _x_log_x(self.actions)).sum())
+        bc = (self.states[:, None] * entr(self.marginal)).sum()
+        return float(bc - (self.pairs[:, :, None] * entr(self.actions)).sum())
 
     @property
     def log_ratio(self) -> Floats:
@@ -143,8 +141,10 @@ class TabularProblem:
         """Learn p_hat (S, F) from samples per state of p*: it lies inside the support of p* (Assumption 1)."""
         return rng.multinomial(samples, self.futures) / samples
 
-    def density_ratio(self, predictor: Floats, check_support: bool = True) -> Floats:
-        """Return w(s, s') = p_hat / p* (S, F); Assumption 1 says that p_hat has no mass where p* has none."""
+    def gap_terms(
+        self, predictor: Floats, samples: tuple[int, int], ridge: float = 1.0, check_support: bool = True
+    ) -> GapTerms:
+        """Compute Corollary 1's terms; a predictor that breaks Assumption 1 is refused unless it goes unchecked."""
         outside = (predictor > 0) & (self.futures == 0)
         if check_support and outside.any():
             state, future = np.argwhere(outside)[0]
@@ -152,13 +152,7 @@ class TabularProblem:
                 f"the predictor gives future {future} of state {state} mass {predictor[state, future]:.2g}, "
                 "the truth 0, which breaks Assumption 1; keep it inside the support"
             )
-        return np.divide(predictor, self.futures, out=np.zeros_like(predictor), where=self.futures > 0)
-
-    def gap_terms(
-        self, predictor: Floats, samples: tuple[int, int], ridge: float = 1.0, check_support: bool = True
-    ) -> GapTerms:
-        """Compute Corollary 1's terms; a predictor that breaks Assumption 1 is refused unless it goes unchecked."""
-        ratio = self.density_ratio(predictor, check_support)
+        ratio = np.divide(predictor, self.futures, out=np.zeros_like(predictor), where=self.futures > 0)  # w(s, s')
         weights = self.pairs * ratio
         bc_mean, bc_var = _cell_moments(self.states, self.bc_mean, self.bc_var, samples[0], ridge)
         idm_mean, idm_var = _cell_moments(self.pairs, self.idm_mean, self.idm_var, samples[1], ridge)
@@ -179,20 +173,17 @@ class TabularProblem:
         self, predictor: Floats, samples: tuple[int, int], rng: Generator, ridge: float = 1.0, datasets: int = 4000
     ) -> Measured:
         """Measure EPE(BC) - EPE(IDM; predictor) of estimators learned from fresh datasets, on fresh samples."""
-        joint = self.joint
 
-        def draw(samples: int, joint: Floats) -> NDArray[np.int64]:
-            return rng.multinomial(samples, joint.ravel(), size=datasets).reshape(datasets, *joint.shape)
+        def draw(samples: int, problem: TabularProblem) -> NDArray[np.int64]:
+            return rng.multinomial(samples, problem.joint.ravel(), datasets).reshape(datasets, *self.actions.shape)
 
         def shrunken_mean(counts: NDArray[np.int64]) -> Floats:
-            total = counts.sum(axis=-1)
-            mean = np.divide(counts @ self.values, total + ridge, out=np.zeros(total.shape), where=total > 0)
-            return np.asarray(mean)
+            return np.asarray(counts @ self.values / np.maximum(counts.sum(axis=-1) + ridge, 1))
 
-        bc = shrunken_mean(draw(samples[0], joint).sum(axis=2))  # (datasets, S)
-        idm = shrunken_mean(draw(samples[1], joint))  # (datasets, S, F)
-        bc_test = draw(TEST_SAMPLES, joint).sum(axis=2)
-        idm_test = draw(TEST_SAMPLES, replace(self, futures=predictor).joint)
+        bc = shrunken_mean(draw(samples[0], self).sum(axis=2))  # (datasets, S)
+        idm = shrunken_mean(draw(samples[1], self))  # (datasets, S, F)
+        bc_test = draw(TEST_SAMPLES, self).sum(axis=2)
+        idm_test = draw(TEST_SAMPLES, replace(self, futures=predictor))
         bc_error = (bc_test * (self.values - bc[..., None]) ** 2).sum(axis=(1, 2)) / TEST_SAMPLES
         idm_error = (idm_test * (self.values - idm[..., None]) ** 2).sum(axis=(1, 2, 3)) / TEST_SAMPLES
         return Measured.mean_of(bc_error - idm_error)
@@ -201,8 +192,7 @@ class TabularProblem:
         """Return (F_mu, F_xi) of the tilted family at xi = 0, for BC's marginal and for the IDM."""
         h = np.broadcast_to(self.values if direction is None else direction, self.actions.shape)
         score = h - (self.actions * h).sum(axis=-1, keepdims=True)  # of the IDM
-        joint = self.joint
-        pair = joint.sum(axis=1)
+        joint, pair = self.joint, self.joint.sum(axis=1)
         # Lemma 1's proof: the score of the marginal is the IDM's score averaged over p(s' | s, a).
         bc_score = np.divide((joint * score).sum(1), pair, out=np.zeros_like(pair), where=pair > 0)
         return float((pair * bc_score**2).sum()), float((joint * score**2).sum())
@@ -231,17 +221,11 @@ def _peak(likelihood: Floats) -> Floats:
     return np.asarray(GRID[top] + np.clip(offset, -1, 1) * (GRID[1] - GRID[0]))
 
 
-def _x_log_x(p: Floats) -> Floats:
-    return np.asarray(p * np.log(np.where(p > 0, p, 1)))
-
-
 def _cell_moments(cell: Floats, mean: Floats, var: Floats, samples: int, ridge: float) -> tuple[Floats, Floats]:
     """Return the exact mean and variance over datasets of a shrunken cell mean, for cells of probability `cell`."""
-    from scipy.stats import binom
-
     count = np.arange(samples + 1)
     pmf = binom.pmf(count, samples, cell[..., None])  # Assumption 2 (i.i.d.): the count in a cell is binomial
-    share = np.divide(count, count + ridge, out=np.zeros(samples + 1), where=count > 0)
-    spread = np.divide(count, (count + ridge) ** 2, out=np.zeros(samples + 1), where=count > 0)
+    size = np.maximum(count + ridge, 1)  # without samples, the mean is 0 / 1
+    share, spread = count / size, count / size**2
     first = pmf @ share
     return mean * first, var * (pmf @ spread) + mean**2 * (pmf @ share**2 - first**2)

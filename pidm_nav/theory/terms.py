@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Pair = tuple[float, float]
 """A number of BC, and the same of the IDM."""
+GROUPS = 20  # of datasets, for the jackknife
 
 
-@dataclass(frozen=True)
-class GapTerms:
+class GapTerms(NamedTuple):
     """Corollary 1: the four parts of EPE(BC) - EPE(IDM; approximate predictor) of learned estimators."""
 
     optimal: float  # Delta: what knowing the future saves the optimal predictors (Theorem 1)
@@ -24,11 +24,10 @@ class GapTerms:
     @property
     def total(self) -> float:
         """Delta + delta + beta + gamma."""
-        return self.optimal + self.variance + self.bias + self.shift
+        return sum(self)
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A number estimated from samples and its standard error."""
 
     value: float
@@ -44,13 +43,8 @@ def sample_efficiency(fisher: Pair, mse: float, bias: Pair = (0.0, 0.0), slope: 
     """Theorem 2: return eta = n / m, samples BC needs over samples the IDM needs for the same parameter error.
 
     Assumes i.i.d. samples (2), policy classes that hold the expert (3), and estimators that attain the biased
-    Cramer-Rao bound, so it holds for large n and m.
-
-    Args:
-        fisher: Fisher information about the policy's parameter, per sample.
-        mse: the mean squared error to reach; it must exceed both squared biases.
-        bias: bias of the estimator at the true parameter.
-        slope: derivative of the bias with respect to the true parameter.
+    Cramer-Rao bound, so it holds for large n and m. The Fisher informations are those of one sample, `mse` is the mean
+    squared error to reach, and `slope` is the derivative of the bias with respect to the true parameter.
     """
     if mse <= max(bias[0] ** 2, bias[1] ** 2):
         raise ValueError(f"an error of {mse} is below a squared bias and never reached; ask for a larger one")
@@ -62,27 +56,19 @@ def samples_needed(sizes: NDArray[np.int64], mse: Floats, target: float) -> floa
     """Return the number of samples at which an MSE curve (sizes,) first falls to target, interpolated in log-log."""
     below = np.flatnonzero(mse <= target)
     if not len(below) or below[0] == 0:
-        raise ValueError(
-            f"the error {target} is not crossed between {sizes[0]} and {sizes[-1]} samples; widen the sizes"
-        )
+        raise ValueError(f"{sizes[0]} to {sizes[-1]} samples do not cross the error {target}; widen the sizes")
     i = below[0]
     (x0, x1), (y0, y1) = np.log(sizes[i - 1 : i + 1]), np.log(mse[i - 1 : i + 1])
     return float(np.exp(x0 + (np.log(target) - y0) / (y1 - y0) * (x1 - x0)))
 
 
-def measured_efficiency(
-    sizes: NDArray[np.int64], bc_errors: Floats, idm_errors: Floats, target: float, groups: int = 20
-) -> Measured:
+def measured_efficiency(sizes: NDArray[np.int64], bc: Floats, idm: Floats, target: float) -> Measured:
     """Return the measured n / m from squared errors (datasets, sizes) of both; jackknife over groups of datasets."""
-    sums_bc, sums_idm = (
-        np.array([part.mean(axis=0) for part in np.array_split(errors, groups)]) for errors in (bc_errors, idm_errors)
-    )
+    groups = np.array([[part.mean(axis=0) for part in np.array_split(errors, GROUPS)] for errors in (bc, idm)])
 
-    def ratio(bc: Floats, idm: Floats) -> float:
-        return samples_needed(sizes, bc, target) / samples_needed(sizes, idm, target)
+    def ratio(means: Floats) -> float:
+        needed = [samples_needed(sizes, mse, target) for mse in means.mean(axis=1)]
+        return needed[0] / needed[1]
 
-    left_out = np.array(
-        [ratio(np.delete(sums_bc, g, 0).mean(axis=0), np.delete(sums_idm, g, 0).mean(axis=0)) for g in range(groups)]
-    )
-    error = np.sqrt((groups - 1) * np.mean((left_out - left_out.mean()) ** 2))
-    return Measured(ratio(sums_bc.mean(axis=0), sums_idm.mean(axis=0)), float(error))
+    left_out = np.array([ratio(np.delete(groups, group, axis=1)) for group in range(GROUPS)])
+    return Measured(ratio(groups), float(np.sqrt((GROUPS - 1) * left_out.var())))

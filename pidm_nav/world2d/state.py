@@ -43,8 +43,8 @@ def split_state(states: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
     Positions have three decimals, which float32 tells apart in any room, so rounding restores them exactly.
     """
-    states = np.asarray(states, dtype=np.float64)
-    return np.round(states[..., POSITION], 3), goals_of(states), (states[..., REACHED] > 0.5).sum(axis=-1)
+    vectors: NDArray[np.float64] = np.asarray(states, dtype=np.float64)
+    return np.round(vectors[..., POSITION], 3), goals_of(vectors), np.sum(vectors[..., REACHED] > 0.5, axis=-1)
 
 
 def goals_of(states: Array) -> Array:
@@ -52,7 +52,7 @@ def goals_of(states: Array) -> Array:
     return np.stack([states[..., GOAL_X], states[..., GOAL_Y]], axis=-1)
 
 
-def current_goals(goals: Array, goals_reached: NDArray[np.int64], ahead: int = 0) -> Array:
+def current_goals(goals: Array, goals_reached: NDArray[np.int64], ahead: int = 0) -> Any:
     """Return the goals to touch next (N, 2), or those `ahead` places after them; at the end, the last goals."""
     return goals[np.arange(len(goals)), np.minimum(goals_reached + ahead, goals.shape[1] - 1)]
 
