@@ -86,7 +86,7 @@ def test_giving_up_loses():
     assert session.results[0].startswith("Bot wins!") and session.phase == "ready"
 
 
-def test_the_ghost_is_seen_in_a_colour_of_its_own():
+def test_the_ghost_is_seen_in_a_color_of_its_own():
     session = against("maze", AStarExpert("maze"))
     session.tick(Reading())
     for _ in range(20):
