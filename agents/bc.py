@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,10 +13,8 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.config import PAPER, AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.networks import Array, Head
+from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import Loss, NavPolicy
-
-if TYPE_CHECKING:
-    from pidm_nav.agents.loop import Samples
 
 # the paper tuned BC for each task: the first learning rate, and the limit of the gradient's norm
 TUNED: dict[str, tuple[float, float | None]] = {"four-room": (1e-3, 1.0), "multiroom": (1e-4, None)}

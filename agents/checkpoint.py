@@ -16,9 +16,10 @@ import safetensors
 import safetensors.torch
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import AgentConfig, TrainConfig
+from pidm_nav.agents.config import TrainConfig
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.demos.dataset import DemoDataset
@@ -44,32 +45,23 @@ class BoxFile(msgspec.Struct):
     def of(cls, space: spaces.Box) -> BoxFile:
         """Describe a space."""
 
-        def plain(values: Any) -> Bounds:
-            flat: list[float | str] = [float(v) if np.isfinite(v) else str(float(v)) for v in values.flatten()]
+        def plain(values: NDArray[Any]) -> Bounds:
+            flat = [value if math.isfinite(value) else str(value) for value in values.flatten().astype(float).tolist()]
             return flat[0] if len(set(flat)) == 1 else flat
 
         return cls(space.shape, str(space.dtype), plain(space.low), plain(space.high))
 
     def space(self) -> spaces.Box:
         """Return the space."""
+        dtype: Any = np.dtype(self.dtype).type
         low, high = (
-            np.array(list(map(float, each)) if isinstance(each, list) else [float(each)] * math.prod(self.shape))
+            np.broadcast_to(np.array(each, dtype=np.float64), math.prod(self.shape)).reshape(self.shape).astype(dtype)
             for each in (self.low, self.high)
         )
-        dtype: Any = np.dtype(self.dtype).type
-        return spaces.Box(low.reshape(self.shape).astype(dtype), high.reshape(self.shape).astype(dtype), dtype=dtype)
+        return spaces.Box(low, high, dtype=dtype)
 
 
-class Origin(msgspec.Struct, kw_only=True):
-    """The parts of an agent's description that other code relies on."""
-
-    task: str = ""
-    env_kwargs: dict[str, Any] = {}
-    data: dict[str, Any] = {}
-    training: dict[str, Any] = {}
-
-
-class AgentFile(Origin, kw_only=True):
+class AgentFile(msgspec.Struct, kw_only=True):
     """What agent.json holds, besides whatever else the agent's description says."""
 
     format: int
@@ -82,9 +74,14 @@ class AgentFile(Origin, kw_only=True):
     action_space: BoxFile
     weights: str
     sha256: str
+    # the parts of the agent's description that other code relies on
+    task: str = ""
+    env_kwargs: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    training: dict[str, Any] = {}
 
 
-OWN = set(AgentFile.__struct_fields__) - set(Origin.__struct_fields__)
+DESCRIBED = ("task", "env_kwargs", "data", "training")
 
 
 def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
@@ -125,16 +122,12 @@ def read_description(folder: str | Path) -> tuple[AgentFile, dict[str, Any]]:
     try:
         content = msgspec.json.decode(path.read_bytes())
         file = msgspec.convert(content, AgentFile)
-    except msgspec.ValidationError as error:
-        raise ValueError(
-            f"{path} is not a saved agent's description, it misses what this package writes ({error}): "
-            "train the agent again"
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ValueError(f"{path} is not a saved agent's description: it is damaged, train the agent again") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged or misses what this package writes ({error}): train again") from None
     if file.format != FORMAT:
         raise ValueError(f"{path} has format {file.format}, this version reads {FORMAT}: update pidm-nav")
-    return file, {key: value for key, value in content.items() if key not in OWN}
+    own = set(AgentFile.__struct_fields__) - set(DESCRIBED)
+    return file, {key: value for key, value in content.items() if key not in own}
 
 
 def read_tensors(folder: str | Path, file: AgentFile | None = None) -> dict[str, Tensor]:
@@ -160,13 +153,10 @@ def load_agent(
     *,
     encoder: nn.Module | None = None,
 ) -> NavPolicy:
-    """Load the agent saved in a folder, ready to act.
+    """Load the agent that `save` or `train` wrote into a folder, ready to act.
 
-    Args:
-        folder: the folder that `save` or `train` wrote.
-        observation_space: the environment's space; another one than the agent was trained for is refused.
-        action_space: likewise.
-        encoder: the encoder that the agent was made with, if that was not the package's own.
+    Spaces other than those that the agent was trained for are refused. An agent that was made with an encoder of the
+    user's own needs it again.
     """
     from pidm_nav.agents import AGENTS
 
@@ -176,12 +166,16 @@ def load_agent(
     if file.custom_encoder and encoder is None:
         raise ValueError(f"the agent in {folder} was made with an encoder of its own: pass it as encoder=")
     tensors = read_tensors(folder, file)
-    config = _read_config(AGENTS[file.agent].config_class, file.config, folder)
+    kind = AGENTS[file.agent]
+    if unknown := set(file.config) - {field.name for field in fields(kind.config_class)}:
+        raise ValueError(f"the option {min(unknown)} in {folder} is not one of this agent's: update pidm-nav")
     try:
+        config = msgspec.convert(file.config, kind.config_class)
         observations, actions = file.observation_space.space(), file.action_space.space()
-    except (ValueError, TypeError):
-        raise ValueError(f"the spaces in {Path(folder) / DESCRIPTION} are damaged: train the agent again") from None
-    agent = AGENTS[file.agent](observations, actions, config, encoder=encoder, seed=file.seed)
+    except (ValueError, TypeError) as error:
+        place = Path(folder) / DESCRIPTION
+        raise ValueError(f"the options or the spaces in {place} are damaged ({error}): train again") from None
+    agent = kind(observations, actions, config, encoder=encoder, seed=file.seed)
     memory = {name[len(MEMORY) :]: tensors.pop(name) for name in list(tensors) if name.startswith(MEMORY)}
     try:
         agent.load_state_dict(tensors)
@@ -195,17 +189,6 @@ def load_agent(
     return agent.eval()
 
 
-def _read_config(config_class: type[AgentConfig], values: dict[str, Any], folder: str | Path) -> AgentConfig:
-    """Return the settings of a saved agent."""
-    unknown = sorted(set(values) - {field.name for field in fields(config_class)})
-    if unknown:
-        raise ValueError(f"the option {unknown[0]} in {folder} is not one of this agent's: update pidm-nav")
-    try:
-        return msgspec.convert(values, config_class)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"the options in {Path(folder) / DESCRIPTION} are damaged ({error}): train again") from None
-
-
 def fingerprint(
     agent: NavPolicy, config: TrainConfig, datasets: Sequence[DemoDataset], others: Sequence[DemoDataset] = ()
 ) -> str:
@@ -217,21 +200,12 @@ def fingerprint(
 
 
 def save_state(
-    folder: Path,
-    agent: NavPolicy,
-    optimizer: torch.optim.Optimizer,
-    average: list[Tensor],
-    step: int,
-    identity: str,
+    folder: Path, agent: NavPolicy, optimizer: torch.optim.Optimizer, average: list[Tensor], step: int, identity: str
 ) -> None:
-    """Write weights, optimizer moments and averaged weights after `step` steps.
-
-    Batches are a function of seed and step, so there is no random state to keep.
-    """
+    """Write weights, moments and averaged weights after `step` steps; batches depend on seed and step alone."""
+    moments = optimizer.state_dict()["state"]
     tensors = {f"agent.{name}": tensor.contiguous() for name, tensor in agent.state_dict().items()}
-    for index, moments in optimizer.state_dict()["state"].items():
-        for name, value in moments.items():
-            tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value)
+    tensors |= {f"optimizer.{index}.{name}": moments[index][name] for index in moments for name in moments[index]}
     tensors |= {f"average.{index}": tensor for index, tensor in enumerate(average)}
     write_bytes(folder / STATE_FILE, safetensors.torch.save(tensors, {"step": str(step), "identity": identity}))
 
@@ -248,19 +222,15 @@ def load_state(
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         if metadata["identity"] != identity:
-            raise ValueError(
-                f"{folder} holds an unfinished training of another agent, configuration or dataset: "
-                "choose another folder or delete it"
-            )
+            other = "an unfinished training of another agent, configuration or dataset"
+            raise ValueError(f"{folder} holds {other}: choose another folder or delete it")
         agent.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("agent.")})
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimizer."):
-                _, index, moment = name.split(".")
-                state.setdefault(int(index), {})[moment] = value
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        for index, tensor in enumerate(average):
-            tensor.copy_(tensors[f"average.{index}"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for _, index, moment in (name.split(".") for name in tensors if name.startswith("optimizer.")):
+            moments.setdefault(int(index), {})[moment] = tensors[f"optimizer.{index}.{moment}"]
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+        for number, tensor in enumerate(average):
+            tensor.copy_(tensors[f"average.{number}"])
         return int(metadata["step"])
     except (safetensors.SafetensorError, KeyError, RuntimeError) as error:
         raise ValueError(f"{path} is damaged: delete it to train from the beginning") from error

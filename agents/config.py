@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 MAX_SHIFT = 15  # the smallest frame that the CNN takes has 16 pixels per side
@@ -78,20 +78,16 @@ class Preset:
 
     def changed(self, **settings: Any) -> Preset:
         """Return a copy in which single settings of either part, given by name, have other values."""
-        own = {field.name for field in fields(self.options)}
-        known = own | {field.name for field in fields(self.training)}
+        known = sorted(vars(self.options) | vars(self.training))
         for name in settings:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join(sorted(known))}"
+                hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join(known)}"
                 raise ValueError(f"no setting of this agent or its training is called '{name}': {hint}")
         if "steps" in settings and "checkpoints" not in settings:  # a shorter training leaves out the later ones
-            kept = tuple(step for step in self.training.checkpoints if step <= settings["steps"])
-            settings["checkpoints"] = kept
-        return Preset(
-            replace(self.options, **{name: value for name, value in settings.items() if name in own}),
-            replace(self.training, **{name: value for name, value in settings.items() if name not in own}),
-        )
+            settings["checkpoints"] = tuple(step for step in self.training.checkpoints if step <= settings["steps"])
+        options = {name: settings.pop(name) for name in vars(self.options) if name in settings}
+        return Preset(replace(self.options, **options), replace(self.training, **settings))
 
 
 # What the presets of all agents have in common; the learning rates stand beside each agent.

@@ -50,18 +50,11 @@ class ConvEncoder(nn.Module):
         super().__init__()
         height, width, channels = shape
         if min(height, width) < MIN_SIDE:
-            raise ValueError(
-                f"frames of {width} x {height} pixels are too small for the CNN: it needs {MIN_SIDE} x {MIN_SIDE}"
-            )
-        self.layers = nn.Sequential(
-            nn.Conv2d(channels, 32, 4, 4),
-            nn.ReLU(),
-            nn.Conv2d(32, 32, 3, 2, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3, 2, padding=1),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
+            raise ValueError(f"frames of {width} x {height} pixels are too small: the CNN needs {MIN_SIDE} per side")
+        layers: list[nn.Module] = []
+        for before, after, kernel, stride, padding in ((channels, 32, 4, 4, 0), (32, 32, 3, 2, 1), (32, 64, 3, 2, 1)):
+            layers += [nn.Conv2d(before, after, kernel, stride, padding), nn.ReLU()]
+        self.layers = nn.Sequential(*layers, nn.Flatten())
         features = self.layers(torch.zeros(1, channels, height, width)).shape[1]
         self.output = nn.Sequential(nn.Linear(features, output_size), nn.LayerNorm(output_size))
         self.output_size = output_size
@@ -99,9 +92,7 @@ class PretrainedEncoder(nn.Module):
         try:
             transformers: Any = importlib.import_module("transformers")
         except ImportError as error:
-            raise ModuleNotFoundError(
-                f"the vision transformer '{name}' needs transformers: pip install 'pidm-nav[vision]'"
-            ) from error
+            raise ModuleNotFoundError(f"vit:{name} needs transformers: pip install 'pidm-nav[vision]'") from error
         try:
             model = transformers.AutoModel.from_pretrained(name, trust_remote_code=False, use_safetensors=True)
         except (OSError, ValueError, KeyError, RuntimeError) as error:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
 
 from pidm_nav.agents.checkpoint import fingerprint, load_state, save_state
 from pidm_nav.agents.config import TrainConfig
-from pidm_nav.agents.networks import recompute_statistics
-from pidm_nav.agents.observations import Table
+from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.console import progress_bar
 from pidm_nav.demos.dataset import DemoDataset
@@ -27,36 +28,6 @@ CHUNK = 256  # steps whose batches are drawn at once
 STATISTICS_BATCH = 4096
 LOSSES = "losses.jsonl"
 OnCheckpoint = Callable[[int, NavPolicy], None]
-WriteLoss = Callable[[int, float, float], None]
-
-
-@dataclass(frozen=True)
-class Samples:
-    """All episodes one after the other; a row is an observation, and the last one of an episode has no action.
-
-    row          0    1   ...  T-1   T  | T+1 ...
-    states      s_0  s_1  ... s_T-1 s_T | s_0 ...    scaled
-    actions     a_0  a_1  ... a_T-1  0  | a_0 ...    scaled to [-1, 1]
-    has_action   1    1   ...   1    0  |  1  ...
-    last         T    T   ...   T    T  | ...        row of the episode's last observation
-    """
-
-    states: Table
-    actions: Tensor  # (N, A)
-    has_action: Tensor  # (N,) bool
-    last: Tensor  # (N,) int64
-    rows: Tensor  # (M,) int64: the rows with an action
-    window: int = 1  # consecutive actions that PIDM draws together
-    futures: Tensor | None = None  # (N, D) scaled future states, where they do not come from the data
-
-    def windows(self, starts: Tensor, length: int) -> Tensor:
-        """Return `length` rows from each start on; after the last row comes the first."""
-        rows = (starts[:, None] + torch.arange(length, device=starts.device)) % len(self.states)
-        return rows.flatten()
-
-    def future_rows(self, rows: Tensor, horizon: Tensor | int) -> Tensor:
-        """Return the rows `horizon` steps later, at most the last of the episode."""
-        return torch.minimum(rows + horizon, self.last[rows])
 
 
 def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: TrainConfig) -> Samples:
@@ -67,8 +38,7 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: Trai
         if got != (agent.observation_space.shape, agent.action_space.shape):
             raise ValueError(
                 f"demonstrations of {dataset.task} have observations of shape {got[0]} and actions of shape {got[1]}, "
-                f"the agent's are {agent.observation_space.shape} and {agent.action_space.shape}: "
-                "they cannot train it"
+                f"the agent's are {agent.observation_space.shape} and {agent.action_space.shape}: they cannot train it"
             )
     none = np.zeros((1, agent.action_size), dtype=np.float32)
     actions = np.concatenate([part for episode in episodes for part in (episode.actions, none)])
@@ -126,11 +96,14 @@ class Training:
                 if folder and done % config.save_every == 0 and done < config.steps:
                     save_state(folder, *state, done, self.identity)
                 if done in config.checkpoints and done < config.steps:
-                    with self._as_acting():
-                        if folder:
-                            policy.save(folder / "checkpoints" / f"step-{done:06d}")
-                        if on_checkpoint:
-                            on_checkpoint(done, policy)
+                    kept = copy.deepcopy(policy.state_dict())
+                    self._finish()
+                    if folder:
+                        policy.save(folder / "checkpoints" / f"step-{done:06d}")
+                    if on_checkpoint:
+                        on_checkpoint(done, policy)
+                    policy.load_state_dict(kept)
+                    policy.train()
         self._finish()
         if on_checkpoint:
             on_checkpoint(config.steps, policy)
@@ -176,19 +149,9 @@ class Training:
         self.policy.settle()
         encoder = getattr(self.policy, "encoder", None)
         if self.config.exact_statistics and isinstance(encoder, nn.Module):
-            recompute_statistics(encoder, self.samples.states.batches(STATISTICS_BATCH))
+            # running averages lag behind weights that still change, which shows after a short training
+            update_bn(self.samples.states.batches(STATISTICS_BATCH), encoder)
         self.policy.eval()
-
-    @contextmanager
-    def _as_acting(self) -> Iterator[None]:
-        """Let the agent act as if training ended now; training then goes on undisturbed."""
-        kept = {name: tensor.clone() for name, tensor in self.policy.state_dict().items()}
-        self._finish()
-        try:
-            yield
-        finally:
-            self.policy.load_state_dict(kept)
-            self.policy.train()
 
 
 def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
@@ -200,7 +163,9 @@ def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.O
 
 
 @contextmanager
-def _loss_log(folder: Path | None, name: str, steps: int, first: int, progress: bool) -> Iterator[WriteLoss]:
+def _loss_log(
+    folder: Path | None, name: str, steps: int, first: int, progress: bool
+) -> Iterator[Callable[[int, float, float], None]]:
     """Yield the function that logs a loss: to a progress bar, JSON lines and, if installed, TensorBoard."""
     began, shown = time.perf_counter(), first
     with ExitStack() as stack:
@@ -209,10 +174,14 @@ def _loss_log(folder: Path | None, name: str, steps: int, first: int, progress: 
         board: Any = None
         if folder is not None:
             path = folder / LOSSES
-            write_text(path, "".join(_earlier_losses(path, first)))
+            text = path.read_text(encoding="utf-8") if first and path.exists() else ""
+            whole = re.findall(r'^(\{"step": (\d+),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
+            write_text(path, "".join(f"{line}\n" for line, step in whole if int(step) <= first))
             file = stack.enter_context(path.open("a", encoding="utf-8"))
-            board = _tensorboard(folder, first)
-            stack.callback(board.close if board else lambda: None)
+            with suppress(ImportError):
+                from torch.utils.tensorboard import SummaryWriter
+
+                board = stack.enter_context(SummaryWriter(str(folder / "tensorboard"), purge_step=first))
 
         def write(step: int, loss: float, learning_rate: float) -> None:
             nonlocal shown
@@ -228,22 +197,3 @@ def _loss_log(folder: Path | None, name: str, steps: int, first: int, progress: 
             shown = step
 
         yield write
-
-
-def _earlier_losses(path: Path, first: int) -> Iterator[str]:
-    """Yield the lines of a log up to the step at which a killed training is resumed."""
-    for line in path.read_text(encoding="utf-8").splitlines() if first and path.exists() else ():
-        try:
-            if json.loads(line)["step"] <= first:
-                yield line + "\n"
-        except (ValueError, KeyError):  # a line that the kill cut short
-            continue
-
-
-def _tensorboard(folder: Path, first: int) -> Any:
-    """Return a TensorBoard writer, or None where TensorBoard is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=first)

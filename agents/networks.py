@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,12 +34,13 @@ class Remembering:
 
     def restore(self, memory: dict[str, Tensor]) -> None:
         """Take over the tensors that `memory` returned."""
-        self.remember(**{name: memory[name].numpy() for name in self.remembered if memory})
+        if memory:
+            for name in self.remembered:
+                setattr(self, name, memory[name].numpy())
+            self.recall()
 
-    def remember(self, **arrays: NDArray[Any]) -> None:
-        """Keep arrays to be saved; a subclass may build from them what it needs."""
-        for name, array in arrays.items():
-            setattr(self, name, array)
+    def recall(self) -> None:
+        """Make what is not saved from the arrays that are."""
 
 
 class Encoder(nn.Sequential):
@@ -108,24 +109,3 @@ class Scale(nn.Module):
     def inverse(self, scaled: Tensor) -> Tensor:
         """Turn scaled numbers back into raw ones."""
         return scaled * self.width + self.center
-
-
-@torch.no_grad()
-def recompute_statistics(encoder: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Give the encoder's batch norms the exact statistics of these inputs instead of running averages.
-
-    Running averages lag behind the weights while these still change, which shows after a short training.
-    """
-    norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    if not norms:
-        return
-    momenta, mode = [norm.momentum for norm in norms], encoder.training
-    encoder.train()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # cumulative average over the batches
-    for batch in batches:
-        encoder(batch)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-    encoder.train(mode)

@@ -40,10 +40,8 @@ class Observations:
             self.vision = make_frame_encoder(config.frames, space.shape, config.frame_size, encoder)
             space = spaces.Box(-np.inf, np.inf, (len(self.history) * output_size(self.vision),), np.float32)
         elif len(space.shape) != 1:
-            raise ValueError(
-                f"observations of shape {space.shape} and type {space.dtype} are neither rows of numbers nor "
-                "frames (H, W, C) of bytes: wrap the environment first"
-            )
+            kinds = "neither rows of numbers nor frames (H, W, C) of bytes"
+            raise ValueError(f"observations {space.shape} of {space.dtype} are {kinds}: wrap the environment first")
         # whether states change while the agent is trained, as an encoder is trained with it
         self.moving = self.vision is not None and not isinstance(self.vision, Frozen)
         # the vectors of images have been scaled by their encoder
@@ -155,6 +153,31 @@ class Table:
             table = replace(self, values=vectors, encoder=None)
         for rows in torch.split(torch.arange(len(self), device=self.values.device), size):
             yield table.gather(rows)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """All episodes one after the other; a row is an observation, and the last one of an episode has no action.
+
+    row          0    1   ...  T-1   T  | T+1 ...
+    states      s_0  s_1  ... s_T-1 s_T | s_0 ...    scaled
+    actions     a_0  a_1  ... a_T-1  0  | a_0 ...    scaled to [-1, 1]
+    has_action   1    1   ...   1    0  |  1  ...
+    last         T    T   ...   T    T  | ...        row of the episode's last observation
+    """
+
+    states: Table
+    actions: Tensor  # (N, A)
+    has_action: Tensor  # (N,) bool
+    last: Tensor  # (N,) int64
+    rows: Tensor  # (M,) int64: the rows with an action
+    window: int = 1  # consecutive actions that PIDM draws together
+    futures: Tensor | None = None  # (N, D) scaled future states, where they do not come from the data
+
+    def windows(self, starts: Tensor, length: int) -> Tensor:
+        """Return `length` rows from each start on; after the last row comes the first."""
+        rows = (starts[:, None] + torch.arange(length, device=starts.device)) % len(self.states)
+        return rows.flatten()
 
 
 def history_rows(lengths: ArrayLike, history: Sequence[int]) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,13 +13,11 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.networks import Array, Head
+from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
 from pidm_nav.agents.retrieval import Distance
 from pidm_nav.demos.dataset import DemoDataset
-
-if TYPE_CHECKING:
-    from pidm_nav.agents.loop import Samples
 
 
 @dataclass(frozen=True)
@@ -107,11 +105,8 @@ class PIDM(NavPolicy):
         horizon = horizon or self.horizon
         if horizon not in self.config.horizons:
             raise ValueError(f"horizon {horizon} was not trained: choose one of {self.config.horizons}")
-        which = self.config.horizons.index(horizon)
-        now, then = (
-            self.scale(self.observations.tensor(np.asarray(each, dtype=np.float32))) for each in (states, futures)
-        )
-        return self.to_actions(self(now, then, which))
+        now, then = self.scale(self.observations.tensor(np.array([states, futures], dtype=np.float32)))
+        return self.to_actions(self(now, then, self.config.horizons.index(horizon)))
 
     def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Predict the future states, then the actions that lead there; the memory is the predictor's."""
@@ -121,7 +116,7 @@ class PIDM(NavPolicy):
     def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
         """Fit the scales, and the predictor to the demonstrations and to what else it may see."""
         super().prepare(dataset)
-        everything = type(dataset).concatenate([dataset, *extra])
+        everything = DemoDataset.concatenate([dataset, *extra])
         longest = max(len(episode) for episode in everything)
         if self.horizon > longest:
             raise ValueError(f"horizon {self.horizon} is too long: no demonstration has more than {longest} steps")
@@ -168,14 +163,19 @@ class PIDM(NavPolicy):
         return pairs, max(1, batch_size // window)
 
     def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
-        """Return the mean distance of the action between a state and its future to the demonstrated one."""
+        """Return the mean distance of the action between a state and its future to the demonstrated one.
+
+        rows      i    i+1   i+2  ...  i+W        W+1 rows of a window with k=1, each encoded once
+        now       z_i  z_i+1 ...  z_i+W-1
+        future    z_i+1 z_i+2 ... z_i+W           windows run over the end of episodes: that pair does not count
+        """
         horizons = torch.tensor(self.config.horizons, device=chosen.device)
         window = self.window(samples)
         starts, which = chosen // len(horizons), (chosen % len(horizons)).repeat_interleave(window)
         rows = samples.rows[starts] if window == 1 else samples.windows(starts, window)
         if samples.states.costly:
             rows, which = rows[samples.has_action[rows]], which[samples.has_action[rows]]
-        futures = samples.future_rows(rows, horizons[which])
+        futures = torch.minimum(rows + horizons[which], samples.last[rows])
         extra: Tensor | float = 0.0
         if window == 1:
             states, targets = samples.states.gather(torch.cat([rows, futures]), rng).chunk(2)
@@ -185,25 +185,17 @@ class PIDM(NavPolicy):
                 extra, targets = self.predictor.measure(states, targets), self.predictor(states)
             actions = self(states, targets, which)
         else:
-            encoded, where = self._shared(samples, starts, torch.stack([rows, futures]), window)
+            if samples.states.costly:  # any horizon: what several pairs of the batch need is encoded once
+                encoded, where = torch.unique(torch.stack([rows, futures]), return_inverse=True)
+            else:
+                encoded = samples.windows(starts, window + 1)
+                grid = torch.arange(len(encoded), device=encoded.device).view(-1, window + 1)
+                where = torch.stack([grid[:, :-1].flatten(), grid[:, 1:].flatten()])
             now, future = self.encoder(samples.states.gather(encoded, rng))[where]
             actions = self.head(self.head_input(now, future, which))
         counts = samples.has_action[rows]
         distance = measure(actions, samples.actions[rows]).mean(dim=1) * counts
         return distance.sum() / counts.sum().clamp(min=1) + extra
-
-    def _shared(self, samples: Samples, starts: Tensor, pairs: Tensor, window: int) -> tuple[Tensor, Tensor]:
-        """Return the rows to encode, and where among them both states (2, P) of each pair stand.
-
-        rows      i    i+1   i+2  ...  i+W        W+1 rows of a window with k=1, each encoded once
-        now       z_i  z_i+1 ...  z_i+W-1
-        future    z_i+1 z_i+2 ... z_i+W           windows run over the end of episodes: that pair does not count
-        """
-        if samples.states.costly:  # any horizon: what several pairs of the batch need is encoded once
-            distinct, where = torch.unique(pairs, return_inverse=True)
-            return distinct, where
-        grid = torch.arange(len(starts) * (window + 1), device=pairs.device).view(-1, window + 1)
-        return samples.windows(starts, window + 1), torch.stack([grid[:, :-1].flatten(), grid[:, 1:].flatten()])
 
     def memory(self) -> dict[str, Tensor]:
         """Return what the predictor remembers or, for images, more compact tensors that it can be fitted to again."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,11 +18,8 @@ from torch import Tensor, nn
 from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.networks import Array, Encoder, Remembering, Scale
-from pidm_nav.agents.observations import Observations
+from pidm_nav.agents.observations import Observations, Samples
 from pidm_nav.demos.dataset import DemoDataset
-
-if TYPE_CHECKING:
-    from pidm_nav.agents.loop import Samples
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element
 
@@ -40,20 +37,15 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
     """Return whether two boxes have the same shape and bounds."""
-    return (
-        isinstance(given, spaces.Box)
-        and own.shape == given.shape
-        and bool(np.allclose(own.low, given.low) and np.allclose(own.high, given.high))
-    )
+    if not isinstance(given, spaces.Box) or own.shape != given.shape:
+        return False
+    return np.allclose([own.low, own.high], [given.low, given.high])
 
 
 class NavPolicy(Remembering, nn.Module, ABC):
     """An agent: raw observations in, actions inside the action space out, NumPy arrays on both sides.
 
     Args:
-        observation_space: the Box of the environment that the agent acts in; its bounds scale the observations.
-        action_space: the Box that the actions fill; its bounds must be finite.
-        config: an instance of the agent's `config_class`.
         encoder: a module to use instead of the package's own encoder of states or, where observations are images,
             of images. It needs an `output_size`, and `load_agent` needs it again.
         seed: seed of what the agent draws when it acts (the demonstration that `TimeIndexed` follows).
@@ -84,16 +76,13 @@ class NavPolicy(Remembering, nn.Module, ABC):
         super().__init__()
         if not isinstance(observation_space, spaces.Box) or not isinstance(action_space, spaces.Box):
             raise ValueError(
-                f"agents act in Box spaces, not {type(observation_space).__name__} observations with "
-                f"{type(action_space).__name__} actions: wrap the environment first"
+                f"agents need Box spaces, not {observation_space} and {action_space}: wrap the environment"
             )
         if not action_space.is_bounded() or len(action_space.shape) != 1:
             raise ValueError(f"{action_space} cannot be filled by tanh: actions need one row of finite bounds")
-        self.observation_space = observation_space
-        self.action_space = action_space
+        self.observation_space, self.action_space = observation_space, action_space
         self.config = config if config is not None else self.config_class()
-        self.custom_encoder = encoder is not None
-        self.seed = seed
+        self.custom_encoder, self.seed = encoder is not None, seed
         self.threads = 1  # torch threads while acting: more only pay off for large encoders
         # Plain JSON values about the agent's origin: task, env_kwargs, data, training; set by train, kept by save
         self.description: dict[str, Any] = {}
@@ -171,42 +160,32 @@ class NavPolicy(Remembering, nn.Module, ABC):
         """
         if self.training:
             self.eval()  # batch norm must not learn from what the agent sees while acting
-        batch, single = self._batch(observation)
+        if isinstance(observation, dict):
+            raise ValueError("the observation is a dict: this agent takes arrays, flatten the observations first")
+        shape = self.observation_space.shape
+        rows = np.asarray(observation, dtype=np.float32 if self.vision is None else np.uint8)
+        batch = rows[None] if rows.shape == shape else rows
+        if batch.shape[1:] != shape:
+            made_for = f"{shape} ({self.description['task']})" if "task" in self.description else shape
+            raise ValueError(
+                f"observations of shape {rows.shape} do not fit this agent, made for {made_for}: use its environment"
+            )
+        if not np.isfinite(batch).all():
+            raise ValueError("an observation holds NaN or infinity: check what was passed to predict")
         starts = np.zeros(len(batch), dtype=bool)
         if episode_start is not None:
             starts |= np.asarray(episode_start, dtype=bool).reshape(-1)
         with torch_threads(self.threads):
             actions, state = self.observations.act(self.act, batch, state, starts)
         actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
-        return (actions[0] if single else actions), state
-
-    def _batch(self, observation: ArrayLike) -> tuple[NDArray[Any], bool]:
-        """Return the observations as a batch, and whether it was a single one."""
-        shape = self.observation_space.shape
-        if isinstance(observation, dict):
-            raise ValueError("the observation is a dict: this agent takes arrays, flatten the observations first")
-        rows = np.asarray(observation, dtype=np.float32 if self.vision is None else np.uint8)
-        single = rows.shape == shape
-        if single:
-            rows = rows[None]
-        if rows.shape[1:] != shape:
-            trained_for = f" ({self.description['task']})" if "task" in self.description else ""
-            raise ValueError(
-                f"observations of shape {rows.shape} do not fit this agent, made for {shape}{trained_for}: "
-                "give it the environment it was trained for"
-            )
-        if not np.isfinite(rows).all():
-            raise ValueError("an observation holds NaN or infinity: check what was passed to predict")
-        return rows, single
+        return (actions[0] if rows.shape == shape else actions), state
 
     def check_spaces(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], place: str) -> None:
         """Refuse an environment, called `place`, whose spaces are not those that the agent was made for."""
-        own = {"observation": self.observation_space, "action": self.action_space}
-        for (kind, space), given in zip(own.items(), (observation_space, action_space), strict=True):
-            if not same_space(space, given):
-                raise ValueError(
-                    f"the agent was trained for {kind} space {space}, {place} has {given}: give another one"
-                )
+        made_for = {"observation": self.observation_space, "action": self.action_space}
+        for (kind, own), given in zip(made_for.items(), (observation_space, action_space), strict=True):
+            if not same_space(own, given):
+                raise ValueError(f"the agent was trained for {kind} space {own}, {place} has {given}: give another one")
 
     def to_actions(self, outputs: Tensor) -> Array:
         """Turn network outputs in [-1, 1] into actions of the space."""

@@ -23,26 +23,17 @@ from pidm_nav.demos.dataset import DemoDataset
 class StatePredictor(Remembering, nn.Module, ABC):
     """Maps raw states (N, D) to the raw states (N, D) expected `horizon` steps later.
 
-    Args:
-        scale: how the agent scales states; None measures distances in raw numbers.
-        distance: distance between states, for predictors that compare them.
-        seed: seed of what the predictor draws.
+    The agent's scale of states tells the units of distances; without it, they are measured in raw numbers.
     """
 
     name: ClassVar[str]
     horizon: int = 1
+    scale: Scale | None
 
     def __init__(self, scale: Scale | None = None, distance: Distance = "l2", seed: int = 0) -> None:
         super().__init__()
-        # held in a tuple, so that it is not saved a second time as part of the predictor
-        self._scale = (scale,)
-        self.distance = distance
-        self.seed = seed
-
-    @property
-    def scale(self) -> Scale | None:
-        """How the agent scales states."""
-        return self._scale[0]
+        object.__setattr__(self, "scale", scale)  # not as a module of this one, as it is saved with the agent
+        self.distance, self.seed = distance, seed
 
     @abstractmethod
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> StatePredictor:
@@ -66,22 +57,16 @@ class NearestNeighbor(StatePredictor):
 
     name: ClassVar[str] = "nearest"
     remembered: ClassVar[tuple[str, ...]] = ("states", "futures", "flags")
-    states: Array
-    futures: Array
-    flags: NDArray[np.int64]
 
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> NearestNeighbor:
         """Remember every state and the one that followed."""
-        self.horizon = horizon
-        transitions = dataset.transitions(horizon)
-        self.remember(
-            states=transitions.state, futures=transitions.future, flags=np.array(dataset.goal_flags, dtype=np.int64)
-        )
+        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
+        self.states, _, self.futures, *_ = dataset.transitions(horizon)
+        self.recall()
         return self
 
-    def remember(self, **arrays: NDArray[Any]) -> None:
-        """Keep states and futures, and build the trees that find the nearest states."""
-        super().remember(**arrays)
+    def recall(self) -> None:
+        """Build the trees that find the nearest states."""
         width = None if len(self.flags) or self.scale is None else self.scale.width.cpu().numpy()
         self.index = StateIndex(self.states, self.flags, width, self.distance)
 
@@ -94,9 +79,9 @@ class NearestNeighbor(StatePredictor):
         if len(dataset) == 1:
             return super().training_futures(dataset)
         futures = []
-        for left_out, episode in enumerate(dataset):
-            others = [index for index in range(len(dataset)) if index != left_out]
-            predictor = NearestNeighbor(self.scale, self.distance).fit(dataset[others], self.horizon)
+        for index, episode in enumerate(dataset):
+            others = dataset[np.arange(len(dataset)) != index]
+            predictor = NearestNeighbor(self.scale, self.distance).fit(others, self.horizon)
             futures.append(predictor.predict(episode.observations))
         return futures
 
@@ -110,32 +95,29 @@ class TimeIndexed(StatePredictor):
 
     name: ClassVar[str] = "time"
     remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths")
-    observations: Array
-    lengths: NDArray[np.int64]  # states per episode
 
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> TimeIndexed:
         """Remember the episodes."""
         self.horizon = horizon
-        lengths = np.array([len(episode) + 1 for episode in dataset], dtype=np.int64)
-        self.remember(observations=np.concatenate([each.observations for each in dataset]), lengths=lengths)
+        self.observations = np.concatenate([episode.observations for episode in dataset])
+        self.lengths = np.array([len(episode) + 1 for episode in dataset], dtype=np.int64)
+        self.recall()
         return self
 
-    def remember(self, **arrays: NDArray[Any]) -> None:
-        """Keep the episodes, and begin to draw among them."""
-        super().remember(**arrays)
+    def recall(self) -> None:
+        """Begin to draw among the episodes."""
         self.first = np.cumsum(self.lengths) - self.lengths
         self.rng = np.random.default_rng(self.seed)
 
     def advance(self, state: Any, episode_start: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Count a step, or begin a demonstration drawn at random."""
-        begins = episode_start.copy()
         if state is None:
-            begins[:] = True
-            state = np.zeros((len(begins), 2), dtype=np.int64)
-        steps, demonstrations = np.asarray(state, dtype=np.int64).reshape(-1, 2).T.copy()
-        steps = np.where(begins, 0, steps + 1)
-        demonstrations[begins] = self.rng.integers(len(self.lengths), size=int(begins.sum()))
-        return np.stack([steps, demonstrations], axis=1)
+            episode_start, state = np.ones_like(episode_start), np.zeros((len(episode_start), 2))
+        following = np.array(state, dtype=np.int64).reshape(-1, 2)
+        following[:, 0] += 1
+        following[episode_start, 0] = 0
+        following[episode_start, 1] = self.rng.integers(len(self.lengths), size=int(episode_start.sum()))
+        return following
 
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return the demonstrations' states `horizon` steps ahead, at most their last ones."""
@@ -165,6 +147,7 @@ class LearnedPredictor(StatePredictor):
 
     name: ClassVar[str] = "learned"
     remembered: ClassVar[tuple[str, ...]] = ("flags",)
+    scale: Scale
     change: Tensor
 
     sizes = (256, 256)  # hidden layers
@@ -181,8 +164,8 @@ class LearnedPredictor(StatePredictor):
 
     def forward(self, states: Tensor) -> Tensor:
         """Return scaled futures (N, D) for scaled states (N, D)."""
-        futures: Tensor = states + self.network(states) * self.change
-        return futures
+        changes: Tensor = self.network(states) * self.change
+        return states + changes
 
     def measure(self, states: Tensor, futures: Tensor) -> Tensor:
         """Return the mean squared error of the change, each feature in its own unit."""
@@ -191,12 +174,10 @@ class LearnedPredictor(StatePredictor):
 
     def set_units(self, dataset: DemoDataset, horizon: int) -> tuple[Tensor, Tensor]:
         """Take the units of features and the flags from the data, and return its scaled states and futures."""
-        assert self.scale is not None
         self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
         transitions = dataset.transitions(horizon)
-        device = self.change.device
-        states = self.scale(torch.tensor(transitions.state, device=device))
-        futures = self.scale(torch.tensor(transitions.future, device=device))
+        both = torch.tensor(np.stack([transitions.state, transitions.future]), device=self.change.device)
+        states, futures = self.scale(both)
         usual = (futures - states).square().mean(dim=0).sqrt()
         self.change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
         return states, futures
@@ -206,20 +187,17 @@ class LearnedPredictor(StatePredictor):
         states, futures = self.set_units(dataset, horizon)
         generator = torch.Generator().manual_seed(self.seed)
         optimizer = torch.optim.Adam(self.network.parameters(), lr=self.learning_rate)
-        self.train()
         for step in range(self.steps):
             optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
             rows = torch.randint(len(states), (self.batch_size,), generator=generator)
             optimizer.zero_grad()
             self.measure(states[rows], futures[rows]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        self.eval()
         return self
 
     @torch.no_grad()
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return the network's predictions in raw numbers."""
-        assert self.scale is not None
         rows = torch.tensor(observations, device=self.change.device)
         futures: Array = self.scale.inverse(self(self.scale(rows))).cpu().numpy()
         futures[:, self.flags] = futures[:, self.flags].round().clip(0, 1)

@@ -20,7 +20,7 @@ Distance = Literal["l2", "l1"]
 
 
 class StateIndex:
-    """Finds the nearest of M stored states among those with as many goals reached, with one KD-tree per number.
+    """Finds the nearest of M raw states among those with as many goals reached, with one KD-tree per number.
 
     Distances are over the features that vary among the stored states, the flags aside: in a task with fixed goals
     these are x and y, as the coordinates of a goal add the same to every distance and only cost time; goals that are
@@ -28,18 +28,12 @@ class StateIndex:
     which there are states is taken. Without flags there is one tree.
 
     Args:
-        states: (M, D) raw states.
         flags: columns that say whether a goal is reached.
         width: (D,) the unit of each feature; None for raw numbers (pixels are alike in x and y).
-        distance: l2 for Euclidean, l1 for city-block distances.
     """
 
     def __init__(
-        self,
-        states: Array,
-        flags: ArrayLike = (),
-        width: Array | None = None,
-        distance: Distance = "l2",
+        self, states: Array, flags: ArrayLike = (), width: Array | None = None, distance: Distance = "l2"
     ) -> None:
         if distance not in ("l2", "l1"):
             raise ValueError(f"distance '{distance}' is not known: choose l2 or l1")
@@ -49,26 +43,21 @@ class StateIndex:
         varying[self.flags] = False
         self.features = np.flatnonzero(varying) if varying.any() else np.arange(min(2, states.shape[1]))
         self.width = np.ones(states.shape[1]) if width is None else np.asarray(width, dtype=np.float64)
-        reached = self.goals_reached(states)
+        reached, points = self._measured(states)
         self.groups = np.unique(reached)
         self.members = [np.flatnonzero(reached == group) for group in self.groups]
-        self.trees = [cKDTree(self.project(states[members])) for members in self.members]
+        self.trees = [cKDTree(points[members]) for members in self.members]
 
-    def goals_reached(self, states: Array) -> NDArray[np.int64]:
-        """Return (N,) numbers of flags that are set."""
-        reached: NDArray[np.int64] = (states[:, self.flags] > 0.5).sum(axis=1)
-        return reached
-
-    def project(self, states: Array) -> NDArray[np.float64]:
-        """Return (N, F) features that distances are measured in."""
-        points: NDArray[np.float64] = states[:, self.features].astype(np.float64) / self.width[self.features]
-        return points
+    def _measured(self, states: Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the numbers of goals reached (N,), and the features (N, F) that distances are measured in."""
+        points = states[:, self.features].astype(np.float64) / self.width[self.features]
+        return (states[:, self.flags] > 0.5).sum(axis=1), points
 
     def query(self, states: Array) -> NDArray[np.int64]:
         """Return (N,) indices of the stored states that are nearest to these."""
-        points = self.project(states)
+        reached, points = self._measured(states)
         # the group with the closest number of goals; of two that are equally close, argmin takes the smaller number
-        group = np.abs(self.goals_reached(states)[:, None] - self.groups).argmin(axis=1)
+        group = np.abs(reached[:, None] - self.groups).argmin(axis=1)
         nearest = np.empty(len(states), dtype=np.int64)
         for index in np.unique(group):
             rows = group == index
@@ -82,9 +71,6 @@ class RetrievalBC(NavPolicy):
     name: ClassVar[str] = "retrieval-bc"
     trainable: ClassVar[bool] = False
     remembered: ClassVar[tuple[str, ...]] = ("states", "actions", "flags")
-    states: Array
-    actions: Array
-    flags: NDArray[np.int64]
     presets: ClassVar[Mapping[str, Preset]] = {
         **NavPolicy.presets,
         "pixels": replace(NavPolicy.presets["pixels"], options=NavPolicy.presets["frozen"].options),
@@ -102,14 +88,12 @@ class RetrievalBC(NavPolicy):
             )
         super().prepare(dataset)
         dataset = self.observations.embedded(dataset)
-        transitions = dataset.transitions()
-        self.remember(
-            states=transitions.state, actions=transitions.action, flags=np.array(dataset.goal_flags, dtype=np.int64)
-        )
+        self.states, self.actions, *_ = dataset.transitions()
+        self.flags = np.array(dataset.goal_flags, dtype=np.int64)
+        self.recall()
 
-    def remember(self, **arrays: NDArray[Any]) -> None:
-        """Keep states and actions, and build the trees that find the nearest states."""
-        super().remember(**arrays)
+    def recall(self) -> None:
+        """Build the trees that find the nearest states."""
         width = None if len(self.flags) else self.scale.width.cpu().numpy()
         self.index = StateIndex(self.states, self.flags, width)
 

@@ -39,13 +39,8 @@ def choose_preset(
 ) -> Preset:
     """Return the settings to train an agent with: those of a preset, with single settings changed by name.
 
-    Args:
-        agent: a name in `AGENTS`.
-        dataset: the demonstrations to train on.
-        name: the preset. It defaults to fast or, where observations are images, to pixels if there is an encoder of
-            images to train and to frozen if not.
-        encoder: the user's own encoder, if any.
-        settings: settings of the agent or of the training that shall differ from the preset.
+    The preset defaults to fast or, where observations are images, to pixels if there is an encoder of images to train
+    and to frozen if not.
     """
     images = dataset[0].observations.ndim == 4
     kind = agent_class(agent)
@@ -80,9 +75,8 @@ def dataset_spaces(dataset: DemoDataset) -> Spaces:
             f"the environment of these demonstrations cannot be made ({error}): "
             "give its spaces as env_spaces=(observation_space, action_space)"
         ) from error
-    found = env.observation_space, env.action_space
     env.close()
-    return found
+    return env.observation_space, env.action_space
 
 
 def make_agent(
@@ -96,9 +90,7 @@ def make_agent(
     """Return a new agent whose weights are drawn from `seed`; torch's global random state is left as it was."""
     kind = agent_class(name)
     if options is not None and type(options) is not kind.config_class:
-        raise ValueError(
-            f"options of type {type(options).__name__} are not for {name}: give a {kind.config_class.__name__}"
-        )
+        raise ValueError(f"{type(options).__name__} is not for {name}: give a {kind.config_class.__name__} as options")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return kind(observation_space, action_space, options, encoder=encoder, seed=seed)
@@ -147,7 +139,9 @@ def train(
         raise ValueError(f"predictor_data and idm_data are for pidm: {agent} has neither part")
     config = chosen.training
     policy = make_agent(agent, *(env_spaces or dataset_spaces(dataset)), chosen.options, encoder, config.seed)
-    folder = _fresh_folder(out, overwrite)
+    if out is not None and not overwrite and (Path(out) / DESCRIPTION).exists():
+        raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
+    folder = None if out is None else writable_folder(out)
     extra, more = ([each] if each else [] for each in (predictor_data, idm_data))
     with torch_threads(config.threads):
         policy.prepare(dataset, extra)
@@ -163,15 +157,6 @@ def train(
     return policy
 
 
-def _fresh_folder(out: str | Path | None, overwrite: bool) -> Path | None:
-    """Return the folder to write to, unless it holds a finished agent."""
-    if out is None:
-        return None
-    if (Path(out) / DESCRIPTION).exists() and not overwrite:
-        raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
-    return writable_folder(out)
-
-
 def _describe(
     dataset: DemoDataset, preset: Preset, predictor_data: DemoDataset | None, idm_data: DemoDataset | None
 ) -> dict[str, Any]:
@@ -182,8 +167,7 @@ def _describe(
         "data": {**asdict(dataset.summary()), "made_by": dataset.source.get("made_by", "unknown")},
         "training": asdict(preset.training),
     }
-    for name, extra in (("predictor_data", predictor_data), ("idm_data", idm_data)):
-        if extra is not None:
-            description[name] = asdict(extra.summary())
+    more = {"predictor_data": predictor_data, "idm_data": idm_data}
+    description |= {name: asdict(extra.summary()) for name, extra in more.items() if extra is not None}
     plain: dict[str, Any] = json.loads(json.dumps(description))
     return plain

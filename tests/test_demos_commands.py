@@ -198,7 +198,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     refused("1 of 2 episodes", "demos", "replay", back, "--check")
     save_demos(DemoDataset(data.task, (dataclasses.replace(data[0], seed=None),), data.source), back)
     refused("without a seed or in real time cannot be stepped again", "demos", "replay", back, "--check")
-    refused("cannot be drawn from its states", "demos", "replay", swings, "--gif", tmp_path / "x.gif")
+    refused("cannot be drawn from its states", "demos", "replay", back, "--gif", tmp_path / "x.gif")  # has no seed
     refused("'Pendulum-v1' have no map", "demos", "plot", swings, "--out", tmp_path / "x.png")
     run("train", "--agent", "bc", "--demos", swings, "--steps", 2, "--out", tmp_path / "bc")
     run("evaluate", tmp_path / "bc", "--episodes", 1)

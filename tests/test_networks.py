@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch.optim.swa_utils import update_bn
 
 from pidm_nav.agents.bc import BC
-from pidm_nav.agents.networks import Encoder, Head, Scale, recompute_statistics
+from pidm_nav.agents.networks import Encoder, Head, Scale
 from pidm_nav.agents.pidm import PIDM, PIDMConfig
 
 STATE = spaces.Box(-32, 832, (14,), np.float32)
@@ -68,7 +69,7 @@ def test_recomputed_statistics_are_those_of_the_data() -> None:
     encoder = Encoder(3, (16, 8))
     data = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
     norm = encoder.norm
-    recompute_statistics(encoder, [data])
+    update_bn([data], encoder)
     with torch.no_grad():
         before_norm = encoder.layers(data)
     assert torch.allclose(norm.running_mean, before_norm.mean(dim=0), atol=1e-6)

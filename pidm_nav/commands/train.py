@@ -46,13 +46,12 @@ class Train:
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
         """Return the command with the options of the agent, preset and demonstrations that are asked for."""
-        from pidm_nav.agents import AGENTS, choose_preset
+        from pidm_nav.agents.train import agent_class, choose_preset
 
         helping = {"-h", "--help"} & set(arguments)
         known = [word for word in arguments if word not in helping]
         chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
-        if chosen.agent not in AGENTS:
-            raise ValueError(f"no agent is called '{chosen.agent}': choose one of {', '.join(AGENTS)}")
+        agent_class(chosen.agent)  # an unknown one is refused before anything else
         demos = chosen.demos
         if demos is None and chosen.task is not None and find_task(chosen.task).name in PAPER_TASKS:
             demos = f"{find_task(chosen.task).name}/human-like"
@@ -62,18 +61,14 @@ class Train:
             lacking = f"the package has no demonstrations of {chosen.task}" if chosen.task else "nothing to learn from"
             raise ValueError(f"{lacking}: give --demos, a file that `pidm-nav record` or `pidm-nav collect` wrote")
         dataset = load_demos(demos)
-        given = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
-        settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        given: dict[str, Any] = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
+        settings = {name: value for name, value in given.items() if value is not None}
         preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
         kind = TrainPIDM if chosen.agent == "pidm" else cls
         unprefixed: Any = tyro.conf.OmitArgPrefixes
         parts = {"options": preset.options, "training": preset.training}
         added = [(name, unprefixed[type(part)], field(default=part)) for name, part in parts.items()]
         return make_dataclass(kind.__name__, added, bases=(kind,), namespace={"dataset": dataset}, frozen=True)
-
-    def more_data(self) -> dict[str, Any]:
-        """Return further demonstrations for parts of the agent."""
-        return {}
 
     def run(self) -> None:
         """Train the agent and say where it is."""
@@ -86,8 +81,10 @@ class Train:
         if self.num_demos is not None:
             dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
+        files = {f"{part}_data": getattr(self, f"{part}_demos", None) for part in ("predictor", "idm")}
+        more: Any = {name: load_demos(file) for name, file in files.items() if file is not None}
         began = time.perf_counter()
-        train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **self.more_data())
+        train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **more)
         seconds = time.perf_counter() - began
         say(
             f"{self.agent} learned {dataset.task} from {len(dataset)} demonstrations ({dataset.num_steps:,} steps) "
@@ -103,11 +100,6 @@ class TrainPIDM(Train):
     """More demonstrations for the state predictor, which does not use their actions."""
     idm_demos: str | None = None
     """More demonstrations, of any quality, for the inverse dynamics model."""
-
-    def more_data(self) -> dict[str, Any]:
-        """Return the demonstrations of the two parts."""
-        given = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
-        return {name: load_demos(file) for name, file in given.items() if file is not None}
 
 
 @dataclass(frozen=True)
