@@ -20,7 +20,7 @@ from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
 from pidm_nav.analysis.field import DIRECTIONS, futures_around, measure_field, plot_field
 from pidm_nav.analysis.gap import decompose, goal_zones, measure_gap, plot_gap
 from pidm_nav.analysis.horizon import HorizonStudy, horizon_curve, plot_horizon_curves
-from pidm_nav.analysis.predictor import NOISE_FLOOR, error_curve, predict_episodes, prediction_errors
+from pidm_nav.analysis.predictor import NOISE_FLOOR, error_curve, predict_episodes, prediction_errors, predictor_maker
 from pidm_nav.commands import analysis as commands
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
 from pidm_nav.demos.collect import collect
@@ -450,3 +450,10 @@ def test_demonstrators_are_told_by_what_made_the_data(demos):
         assert demonstrator(demonstrator_title(dataset)) == name
     assert demonstrator_title("AStarExpert") == "A*"
     assert demonstrator_color("me") not in DEMONSTRATOR_COLORS.values()
+
+
+def test_a_learned_predictor_starts_from_the_same_weights_each_time():
+    demos = load_demos("zigzag/human-like")[:2]
+    make = predictor_maker("learned", demos)
+    first, second = (next(make().parameters()) for _ in range(2))
+    assert (first == second).all()

@@ -43,6 +43,8 @@ class Errors(NamedTuple):
 
 def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePredictor:
     """Return a function that makes new predictors of a name in `PREDICTORS`, for observations like the dataset's."""
+    import torch
+
     from pidm_nav.agents.networks import Scale
     from pidm_nav.agents.predictors import PREDICTORS
 
@@ -53,7 +55,13 @@ def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePred
     rows = np.concatenate([episode.observations for episode in dataset])
     scale = Scale(spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32))
     scale.fit(rows)
-    return lambda: PREDICTORS[name](scale)
+
+    def make() -> StatePredictor:
+        with torch.random.fork_rng(devices=[]):  # equal first weights each time, whatever was drawn before
+            torch.manual_seed(0)
+            return PREDICTORS[name](scale)
+
+    return make
 
 
 def predict_episodes(predictor: StatePredictor, dataset: DemoDataset) -> Array:
