@@ -44,7 +44,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what `pidm_nav.demos` or `pidm_nav.agents` exports."""
     if not name.startswith("_"):
-        for module in (import_module("pidm_nav.demos"), import_module("pidm_nav.agents")):
+        for module in map(import_module, ("pidm_nav.demos", "pidm_nav.agents")):  # the second only if need be
             if name in module.__all__:
                 return getattr(module, name)
     raise AttributeError(f"module 'pidm_nav' has no attribute '{name}'")

@@ -126,6 +126,14 @@ def test_importing_gives_no_warning_and_no_heavy_module() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_names_of_demonstrations_do_not_bring_torch() -> None:
+    program = (
+        "from pidm_nav import AStarExpert, collect, evaluate, load_demos\nimport sys; assert 'torch' not in sys.modules"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_the_version_is_said_once() -> None:
     from importlib.metadata import version
 
