@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.console import count
+from pidm_nav.console import counted
 from pidm_nav.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
@@ -90,7 +90,7 @@ class DemoDataset:
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.episodes[0].observations.shape[1:]))
-        sizes = f"{count(len(self), 'episode')}, {count(self.num_steps, 'step')}, observations {shape}"
+        sizes = f"{counted(len(self), 'episode')}, {counted(self.num_steps, 'step')}, observations {shape}"
         made_by = self.source.get("made_by", "unknown")
         return f"DemoDataset({self.task}, {sizes}, actions {self.action_dim}, made by {made_by})"
 

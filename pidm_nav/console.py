@@ -27,7 +27,7 @@ def say(text: str, style: str | None = None) -> None:
     console().print(text, style=style, markup=False)
 
 
-def count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number with its noun in the singular or the plural: "1 episode", "2,000 steps"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
@@ -101,8 +101,3 @@ def progress_bar(
             progress.update(bar, advance=steps, **fields)
 
         yield advance
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 goal` or `2 goals`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

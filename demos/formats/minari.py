@@ -15,7 +15,7 @@ import gymnasium as gym
 import msgspec
 import numpy as np
 
-from pidm_nav.console import count
+from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.episode import Episode
 from pidm_nav.tasks import find_task
@@ -49,7 +49,7 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
                 dataset_id,
                 [_buffer(index, episode) for index, episode in enumerate(dataset)],
                 algorithm_name=str(dataset.source.get("made_by", "unknown")),
-                description=f"{count(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
+                description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
                 **_environment(dataset),
             )
             # Plain text only: Minari cuts its metadata file off at a NumPy scalar.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions, File, Files
-from pidm_nav.console import count, print_table, progress_bar, say
+from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
@@ -106,7 +106,7 @@ class Convert:
             to_minari(dataset, self.target.removeprefix("minari:"), force=self.force)
         else:
             save_demos(dataset, self.target)
-        say(f"{count(len(dataset), 'episode')} of {dataset.task} written to {self.target}")
+        say(f"{counted(len(dataset), 'episode')} of {dataset.task} written to {self.target}")
 
 
 @dataclass(frozen=True)
@@ -141,18 +141,18 @@ class Replay:
             episode = self.episode or 0
             frames = demo_frames(dataset, episode, self.size)
             write_video(frames, self.gif, self.fps or find_task(dataset.task).fps)
-            say(f"{count(len(frames) - 1, 'step')} of episode {episode} drawn to {self.gif}")
+            say(f"{counted(len(frames) - 1, 'step')} of episode {episode} drawn to {self.gif}")
         if not self.check:
             return
         found = check_demos(dataset)
         if found.resimulated:
-            say(f"{count(found.resimulated, 'episode')} simulated again from their seeds")
+            say(f"{counted(found.resimulated, 'episode')} simulated again from their seeds")
         if found.tested:
-            say(f"{count(found.tested, 'episode')} tested step by step against the physics")
+            say(f"{counted(found.tested, 'episode')} tested step by step against the physics")
         for mismatch in found.mismatches[:MOST_SHOWN]:
             say(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}")
         if found.mismatches:
-            wrong = f"{len({each.episode for each in found.mismatches})} of {count(len(dataset), 'episode')}"
+            wrong = f"{len({each.episode for each in found.mismatches})} of {counted(len(dataset), 'episode')}"
             raise ValueError(
                 f"{wrong} in '{self.file}' could not have happened in the environment: record them again, or give the "
                 "arguments they were recorded with"

@@ -12,7 +12,7 @@ import tyro
 from gymnasium import spaces
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
-from pidm_nav.console import count, print_table, progress_bar, say
+from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.rollout import episode_seeds, evaluate, rollout
 from pidm_nav.tasks import find_task
 from pidm_nav.video import check_video_name
@@ -81,7 +81,7 @@ class Evaluate:
         reached = f"{result.measure} {result.scores.mean():.3f} ({low:.3f} to {high:.3f})"
         if result.measure == "goal ratio":
             reached = f"{result.mean_goal_ratio:.1%} of the goals reached ({low:.1%} to {high:.1%})"
-        complete = f"{result.success_rate:.0%} of {count(episodes, 'episode')} complete"
+        complete = f"{result.success_rate:.0%} of {counted(episodes, 'episode')} complete"
         steps = f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s"
         say(f"{agent.name} on {task.name}: {reached}, {complete}, {steps}")
         if self.video is not None and film is not None:
