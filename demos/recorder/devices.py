@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -40,8 +41,18 @@ class Device:
             _approach(value, towards * most, seconds)
             for value, towards, most in zip(self.position, target, reach, strict=True)
         )
+        (x, y), (turn, look) = sticks = _within_circle(x, y), _within_circle(turn, look)
         self.position = (x, y, turn, look)
-        return (x, y), (turn, look)
+        return sticks
+
+
+def _within_circle(x: float, y: float) -> tuple[float, float]:
+    """Hold the axis that is deflected further back where it would be ahead of the other one's return."""
+    if x * x + y * y <= 1:
+        return x, y
+    if abs(x) < abs(y):
+        return _within_circle(y, x)[::-1]
+    return math.copysign((1 - y * y) ** 0.5, x), y
 
 
 def _approach(value: float, target: float, seconds: float) -> float:
