@@ -103,7 +103,7 @@ class Gamepad(Device):
         self._controller = controller.Controller(index) if controller.is_controller(index) else None
         self._joystick = self._controller.as_joystick() if self._controller else pygame.joystick.Joystick(index)
         self.kind = "game controller" if self._controller else "joystick"
-        self.name = str(self._controller.name if self._controller else self._joystick.get_name())
+        self.name = str(self._joystick.get_name())  # the name in the layout of a controller may be freed by SDL
         self.guid = str(self._joystick.get_guid())
         self.id = int(self._joystick.get_instance_id())
         self._wires: dict[str, str] = self._controller.get_mapping() if self._controller else {}
