@@ -7,11 +7,14 @@ import difflib
 import inspect
 import io
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
+from pidm_nav.console import printable, say
 from pidm_nav.version import __version__
 
 GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
@@ -53,13 +56,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        _run(words)
-    except (KeyboardInterrupt, ValueError, OSError, ImportError) as error:
+        with _terminable():
+            _run(words)
+    except (KeyboardInterrupt, ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
             raise
         stopped = isinstance(error, KeyboardInterrupt)
         print("stopped" if stopped else f"error: {_sentence(error)}", file=sys.stderr)
-        sys.exit(130 if stopped else 2)
+        sys.exit(128 + (error.args or (signal.SIGINT,))[0] if stopped else 2)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let a SIGTERM end a command as Ctrl-C does: what it holds is closed, saved or removed on the way out."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def load_command(words: str) -> Any:
@@ -124,8 +145,6 @@ def _unboxed(box: str) -> str:
 
 def _overview(names: list[str]) -> None:
     """Print the commands by what a person wants to do, each with an example."""
-    from pidm_nav.console import say
-
     say("pidm-nav: does predicting the future help your policy?\n", style="bold")
     for title, group in GROUPS.items():
         shown = [words for words in group if words in names]
@@ -141,8 +160,8 @@ def _overview(names: list[str]) -> None:
 def _sentence(error: BaseException) -> str:
     """Return an error's message on one line; for a file error that the system raised, with the file's name."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"'{error.filename}': {error.strerror.lower()}"
-    return " ".join(str(error).split()) or type(error).__name__
+        return printable(f"'{error.filename}': {error.strerror.lower()}")
+    return printable(" ".join(str(error).split())) or type(error).__name__
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,13 @@ def console(stderr: bool = False) -> Console:
 
 def say(text: str, style: str | None = None) -> None:
     """Print a line of plain text; square brackets in it are printed as they are."""
-    console().print(text, style=style, markup=False)
+    console().print(printable(text), style=style, markup=False)
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters written out, so that what files say cannot steer the terminal."""
+    text = text.encode(errors="backslashreplace").decode()  # names of files may hold bytes that are not text
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def counted(number: int, noun: str) -> str:
@@ -50,12 +57,12 @@ def _make_table(rows: Rows, columns: Mapping[str, str], title: str = "") -> Tabl
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", title=escape(title) or None, title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold", title=escape(printable(title)) or None, title_justify="left")
     for key, heading in columns.items():
         numeric = all(isinstance(row.get(key, 0.0), int | float) for row in rows)
-        table.add_column(escape(heading), justify="right" if numeric else "left")
+        table.add_column(escape(printable(heading)), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(escape(_text(row.get(key, ""))) for key in columns))
+        table.add_row(*(escape(printable(_text(row.get(key, "")))) for key in columns))
     return table
 
 
@@ -94,10 +101,10 @@ def progress_bar(
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), note_column]
     settings: dict[str, Any] = {"console": console(stderr=True), "transient": True, "speed_estimate_period": 1800}
     with Bar(*columns, TimeRemainingColumn(), **settings) as progress:
-        bar = progress.add_task(title, total=total, completed=done, note="")
+        bar = progress.add_task(printable(title), total=total, completed=done, note="")
 
         def advance(steps: int = 1, note: str | None = None) -> None:
-            fields: dict[str, Any] = {} if note is None else {"note": note}
+            fields: dict[str, Any] = {} if note is None else {"note": printable(note)}
             progress.update(bar, advance=steps, **fields)
 
         yield advance

@@ -1,15 +1,23 @@
-"""The one way to write a file: whole or not at all, under a temporary name that is renamed at the end."""
+"""How files are written: whole or not at all, by one writer at a time, and with nothing left behind."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing keeps two processes from writing to one place
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -18,18 +26,96 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"'{path}' is a folder: give the name of a file")
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
+        with _temporary(path) as temporary:
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, path)
     except OSError as error:
         raise OSError(f"cannot write '{path}' ({error.strerror or error}): choose another place") from None
+
+
+@contextmanager
+def temporary_folder(parent: Path, name: str = "pidm-nav") -> Iterator[Path]:
+    """Make a folder whose content can be renamed to its place in the same file system; it is removed at the end."""
+    parent.mkdir(parents=True, exist_ok=True)
+    with _temporary(parent / name) as folder:
+        folder.mkdir()
+        yield folder
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield a hidden name that says which process uses it, and remove what dead processes left for the same path."""
+    start, end = f".{path.stem}.{socket.gethostname()}-", f".tmp{path.suffix}"
+    with suppress(OSError):
+        for other in path.parent.iterdir():
+            owner = other.name.removeprefix(start).removesuffix(end)
+            if other.name == f"{start}{owner}{end}" and owner.isdigit() and not _is_alive(int(owner)):
+                _remove(other)
+    temporary = path.with_name(f"{start}{os.getpid()}{end}")
+    try:
+        yield temporary
     finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        _remove(temporary)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[None]:
+    """Be the only process that writes to a file or folder while the block runs; the lock dies with its process.
+
+    Args:
+        path: what is written to; its lock is a hidden file beside it, whose folder must exist.
+        remedy: what to do about the process that holds the lock, for the error.
+        wait: wait for that process instead of raising an error.
+    """
+    if fcntl is None:
+        yield
+        return
+    path = Path(path).absolute()
+    place = path.with_name(f".{path.name}.lock")
+    while True:
+        lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 200).decode(errors="replace") or "another process"
+            os.close(lock)
+            raise BlockingIOError(f"'{path}' is being written to by {holder}: {remedy}") from None
+        except OSError:  # a file system without locks
+            pass
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(place)):
+                break
+        os.close(lock)  # its last holder has removed it: take the one that is there now
+    try:
+        os.ftruncate(lock, 0)
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()} since {now}".encode(), 0)
+        yield
+    finally:
+        _remove(place)
+        os.close(lock)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,10 +144,15 @@ def _write_gif(frames: list[Frame], path: Path, fps: float) -> None:
 
 def _write_mp4(frames: list[Frame], path: Path, fps: float, loss: int) -> None:
     import imageio.v2 as imageio
+    import imageio_ffmpeg
 
     height, width, _ = frames[0].shape
     odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 needs even sides
     even: list[Any] = [np.pad(frame, odd, mode="edge") for frame in frames]
     settings: dict[str, Any] = {"codec": "libx264", "quality": None, "output_params": ["-crf", str(loss)]}
-    settings |= {"macro_block_size": 1, "ffmpeg_log_level": "error"}
+    settings |= {"macro_block_size": 1, "ffmpeg_log_level": "quiet"}
     imageio.mimwrite(path, even, format="FFMPEG", fps=fps, **settings)
+    with suppress(RuntimeError):  # ffmpeg may fail without a word, most often on a full disk
+        if imageio_ffmpeg.count_frames_and_secs(path)[0] == len(even):
+            return
+    raise OSError("ffmpeg could not write all frames, as on a full disk")
