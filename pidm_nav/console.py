@@ -57,7 +57,8 @@ def _make_table(rows: Rows, columns: Mapping[str, str], title: str = "") -> Tabl
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", title=escape(printable(title)) or None, title_justify="left")
+    title = escape(printable(title))
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
     for key, heading in columns.items():
         numeric = all(isinstance(row.get(key, 0.0), int | float) for row in rows)
         table.add_column(escape(printable(heading)), justify="right" if numeric else "left")
