@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows, where nothing keeps two processes from writing to one place
-    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -89,7 +88,7 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[N
         remedy: what to do about the process that holds the lock, for the error.
         wait: wait for that process instead of raising an error.
     """
-    if fcntl is None:
+    if sys.platform == "win32":  # has no such locks: nothing keeps two processes from writing to one place
         yield
         return
     path = Path(path).absolute()
