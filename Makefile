@@ -1,7 +1,7 @@
 # What continuous integration runs, one target a part. `make` alone runs them all in the active environment.
 PYTHON ?= python
 
-.PHONY: all test slow lint types format pictures ci
+.PHONY: all test slow lint types format pictures docs ci
 
 all: lint types test
 
@@ -24,6 +24,9 @@ format:
 
 pictures:  ## the README's and the docs' pictures
 	$(PYTHON) scripts/make_pictures.py
+
+docs:  ## the site, into build/site
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 ci:  ## exactly what continuous integration runs, in a fresh virtual environment
 	.ci/run

@@ -7,6 +7,7 @@ docs/images/
   bc-and-pidm.gif, curve.png, traces-maze.png    of `pidm-nav quickstart`
   four-room.png, ...                  a picture for each task
   traces.png                          the demonstrations that come with the package
+  idea.png                            BC and PIDM at one place where demonstrators differ
   tour-3d.png, four-room-3d.png       the 3D world, some way into an episode
   recorder.png                        what `pidm-nav record` shows
 """
@@ -20,6 +21,8 @@ from contextlib import closing
 from pathlib import Path
 
 import imageio.v2 as imageio
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from pidm_nav.cli import main as pidm_nav_command
@@ -30,9 +33,12 @@ from pidm_nav.demos.recorder.controls import Controls, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Rules, Session
+from pidm_nav.demos.replay import demo_layout
 from pidm_nav.demos.traces import plot_traces
+from pidm_nav.plots import AGENT_COLORS, DEMONSTRATOR_COLORS, draw_room, panels, save_figure
 from pidm_nav.rollout import evaluate
 from pidm_nav.tasks import PAPER_TASKS
+from pidm_nav.world2d.state import POSITION
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TASK_SIZE = 400  # px; shown at half of it, so that it is sharp on fine screens
@@ -81,6 +87,40 @@ def draw_traces(images: Path) -> None:
     picture.quantize(256, method=Image.Quantize.MAXCOVERAGE).save(images / "traces.png", optimize=True)
 
 
+def draw_idea(images: Path, reach: float = 14.0, view: float = 62.0) -> None:
+    """The place of Four room where demonstrators differ most: what they did, what BC and PIDM make of it."""
+    demos = load_demos("four-room/human-like")
+    states = np.concatenate([episode.observations[:-1] for episode in demos])
+    nexts = np.concatenate([episode.observations[1:] for episode in demos])
+    actions = np.concatenate([episode.actions for episode in demos])
+    flags = states[:, PAPER_TASKS["four-room"].goal_flags(states.shape[1])]
+
+    def near(index: int) -> NDArray[np.bool_]:
+        close = np.abs(states[:, POSITION] - states[index, POSITION]).max(1) < reach
+        return close & (flags == flags[index]).all(1)
+
+    center = max(range(0, len(states), 7), key=lambda index: actions[near(index)].var(0).sum())
+    here, chosen = states[center, POSITION], near(center)
+    mean = actions[chosen].mean(0)
+    figure, axes = panels(3, width=3.3, height=3.7, columns=3)
+    titles = ("What demonstrators did here", "BC: the mean of it", "PIDM: where one of them went")
+    for ax, title in zip(axes, titles, strict=True):
+        draw_room(ax, demo_layout(demos))
+        ax.set(xlim=(here[0] - view, here[0] + view), ylim=(here[1] + view, here[1] - view))
+        ax.set_title(title, fontsize=12)
+        faint = {"alpha": 0.85 if ax is axes[0] else 0.18, "width": 0.006, "color": DEMONSTRATOR_COLORS["human-like"]}
+        ax.quiver(*states[chosen, POSITION].T, *actions[chosen].T, angles="xy", scale=6, zorder=5, **faint)
+    strong = {"angles": "xy", "scale": 6, "width": 0.02, "zorder": 7}
+    axes[1].quiver(*here, *mean, color=AGENT_COLORS["bc"], **strong)
+    axes[2].quiver(*here, *actions[center], color=AGENT_COLORS["pidm"], **strong)
+    axes[2].plot(*nexts[center, POSITION], "o", color=AGENT_COLORS["pidm"], markersize=9, zorder=8)
+    for ax in axes:
+        ax.plot(*here, "o", color="#0e0e11", markersize=6, zorder=9)
+    save_figure(figure, images / "idea.png")
+    spread = np.linalg.norm(actions[chosen], axis=1).mean()
+    print(f"idea.png: {chosen.sum()} states, mean length {spread:.2f}, length of the mean {np.linalg.norm(mean):.2f}")
+
+
 def draw_recorder(images: Path, size: int = 640) -> None:
     """The recorder in the middle of an episode; the human-like script holds the stick."""
     with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +148,7 @@ def main() -> None:
     draw_tasks(options.out)
     draw_levels(options.out)
     draw_traces(options.out)
+    draw_idea(options.out)
     draw_recorder(options.out)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.quickstart

@@ -1,0 +1,45 @@
+"""The documentation site builds without a warning and has an entry for every public name."""
+
+import os
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+import pidm_nav
+import pidm_nav.agents
+import pidm_nav.demos
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs", reason="the site needs the extra `docs`")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return folder
+
+
+def test_every_public_name_has_its_entry(site: Path) -> None:
+    inventory = (site / "objects.inv").read_bytes()
+    entries = zlib.decompress(inventory[inventory.index(b"zlib.\n") + 6 :]).decode()
+    described = {line.split(" ")[0].rpartition(".")[2] for line in entries.splitlines()}
+    public = {*pidm_nav.__all__, *pidm_nav.demos.__all__, *pidm_nav.agents.__all__}
+    assert {name for name in public if not name.isupper() and name != "__version__"} <= described
+
+
+def test_pages_link_to_pages_that_exist_and_fetch_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"?https?://[^>]+>", text), page.name
+        for link in re.findall(r"(?:href|src)=[\"']?([^\"'\s>]+)", text):
+            target = link.partition("#")[0]
+            if target and not re.match(r"[a-z]+:|//", target) and page.name != "404.html":
+                assert (page.parent / target).exists(), f"{page.name} links to {link}"
