@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pidm_nav.console import printable
 from pidm_nav.files import atomic_file
 from pidm_nav.tasks import TASKS
 
@@ -164,10 +165,15 @@ def check_figure_name(path: str | Path) -> None:
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Save a figure in the format that its file name's suffix says; equal figures give equal files."""
     import matplotlib
+    from matplotlib.axis import Tick
+    from matplotlib.text import Text
 
     check_figure_name(path)
     kind = Path(path).suffix[1:].lower()
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    numbers = {label for tick in figure.findobj(Tick) for label in tick.findobj(Text)}
+    for text in set(figure.findobj(Text)) - numbers:  # names may hold dollar signs and control characters
+        text.set(text=printable(text.get_text()), parse_math=False)
     settings: Any = {"svg.hashsalt": "pidm-nav", "pdf.fonttype": 42}
     with atomic_file(path) as temporary, matplotlib.rc_context(settings):
         figure.savefig(temporary, format=kind, metadata=undated.get(kind))

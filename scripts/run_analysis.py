@@ -21,9 +21,8 @@ from pidm_nav.agents import load_agent, train
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
 from pidm_nav.analysis.field import Field, measure_field, plot_field
 from pidm_nav.analysis.gap import Gap, measure_gap, plot_gap
-from pidm_nav.analysis.horizon import horizon_curve, plot_horizon_curves
-from pidm_nav.analysis.predictor import error_curve, plot_error_curves
-from pidm_nav.analysis.tables import Row
+from pidm_nav.analysis.predictor import error_curve, horizon_curve, plot_error_curves, plot_horizon_curves
+from pidm_nav.analysis.states import Row
 from pidm_nav.demos import DemoDataset, load_demos
 from pidm_nav.files import write_rows
 from pidm_nav.plots import demonstrator_title, save_figure

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pidm_nav.commands.analysis import Theory
 from pidm_nav.theory import report as theory
 from pidm_nav.theory.gaussian import GaussianPredictor, LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
@@ -308,13 +309,11 @@ def test_bad_problems_are_refused_in_one_sentence():
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("theory") / "made"
-    return folder, theory.run(folder, seed=1, fast=True)
+def rows():
+    return theory.theory_report(np.random.default_rng(1), fast=True)
 
 
-def test_every_check_of_the_report_holds(report):
-    _, rows = report
+def test_every_check_of_the_report_holds(rows):
     assert [row for row in rows if not row["holds"]] == []
     checks = {"Theorem 1", "Cross entropy", "Corollary 1", "Assumption 1 broken", "Lemma 1", "Theorem 2"}
     assert {row["check"] for row in rows} == checks
@@ -328,10 +327,12 @@ def test_a_check_that_fails_is_said_to_fail():
     assert theory.compare("Assumption 1 broken", "tabular", "", 1.0, "!=", Measured(1.1, 0.1))["holds"] is False
 
 
-def test_the_report_writes_a_table_and_a_picture_and_nothing_else(report):
-    folder, rows = report
-    assert sorted(path.name for path in folder.iterdir()) == ["theory.csv", "theory.png"]
-    with (folder / "theory.csv").open(newline="") as file:
+def test_the_command_writes_a_table_with_all_digits_and_a_picture_and_nothing_else(rows, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(theory, "theory_report", lambda rng, fast: rows)
+    Theory(out=tmp_path).run()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["theory.csv", "theory.png"]
+    with (tmp_path / "theory.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert len(table) == len(rows) and float(table[0]["predicted"]) == rows[0]["predicted"]
-    assert (folder / "theory.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "theory.png").read_bytes().startswith(b"\x89PNG")
+    assert "Theorem 2" in capsys.readouterr().out

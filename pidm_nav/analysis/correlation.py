@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pidm_nav import plots
 from pidm_nav.analysis.predictor import prediction_errors, predictor_maker
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.plots import (
-    color_by_demonstrator,
-    demonstrator_title,
-    legend_entries,
-    panels,
-    set_ticks,
-    task_title,
-    tidy,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +84,7 @@ def _points(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> list[P
             if others:
                 errors.append(prediction_errors(make().fit(training), dataset[others]).distance)
         if errors and np.isfinite(ratio):
-            error, title = float(np.mean(errors)), demonstrator_title(dataset)
+            error, title = float(np.mean(errors)), plots.demonstrator_title(dataset)
             points.append(Point(curve.task, title, size, len(errors), error, float(ratio)))
     return points
 
@@ -100,23 +92,23 @@ def _points(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> list[P
 def plot_correlation(correlation: Correlation) -> Figure:
     """Plot performance against prediction error: markers tell tasks, colors demonstrators, sizes the amount of data."""
     points = correlation.points
-    colors = color_by_demonstrator(points)
+    colors = plots.color_by_demonstrator(points)
     markers = dict(zip(dict.fromkeys(point.task for point in points), cycle(MARKERS), strict=False))
-    figure, (ax,) = panels(1, width=7.2, height=4.8)
+    figure, (ax,) = plots.panels(1, width=7.2, height=4.8)
     for point in points:
         style: Any = {"color": colors[point.demonstrator], "markeredgecolor": "white", "markersize": _size(point.demos)}
         ax.plot(point.error, point.goal_ratio, markers[point.task], **style)
-    tidy(ax)
+    plots.tidy(ax)
     ax.set(xlabel="state prediction error (px)", ylabel="goals reached", xscale="log")
     ax.set_ylim(top=1.05)
     ax.set_title(f"Spearman {correlation.spearman:.2f} over {len(points)} settings", fontsize=12)
     ticks = [t for t in (7, 8, 10, 12, 15, 20, 30, 40, 60, 80) if ax.get_xlim()[0] < t < ax.get_xlim()[1]]
-    set_ticks(ax.xaxis, ticks)
-    entries = legend_entries(colors)
+    plots.set_ticks(ax.xaxis, ticks)
+    entries = plots.legend_entries(colors)
     for task, marker in markers.items():
-        entries += legend_entries({task_title(task): "0.4"}, marker=marker, linewidth=0)
+        entries += plots.legend_entries({plots.task_title(task): "0.4"}, marker=marker, linewidth=0)
     for demos in (1, 5, 20):
-        entries += legend_entries({f"from {demos}": "0.4"}, marker="o", linewidth=0, markersize=_size(demos))
+        entries += plots.legend_entries({f"from {demos}": "0.4"}, marker="o", linewidth=0, markersize=_size(demos))
     ax.legend(handles=entries, frameon=False, fontsize=9, loc="lower left")
     return figure
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from pidm_nav.analysis.clusters import Array, Floats, cluster_states, map_of, nearest, state_dataset
 from pidm_nav.analysis.gap import Gap, measure_gap
-from pidm_nav.analysis.tables import Finding, Row
+from pidm_nav.analysis.states import Array, Finding, Floats, Row, cluster_states, map_of, nearest, state_dataset
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.plots import draw_room, panels, task_title
 from pidm_nav.world2d.layout import Layout
@@ -99,8 +98,8 @@ def check_field(agent: NavPolicy | None, dataset: DemoDataset, places: int | Non
     from pidm_nav.agents.pidm import PIDM
 
     map_of(dataset)
-    if places is not None and places < 1:
-        raise ValueError(f"places is {places}: at least 1 is needed")
+    if places is not None and not 1 <= places <= dataset.num_steps:
+        raise ValueError(f"places is {places}: choose 1 to the number of steps, which is {dataset.num_steps}")
     states = state_dataset(dataset)
     if dataset.env_kwargs.get("relative_goals") or states.observation_dim != dataset.observation_dim:
         raise ValueError("the field needs demonstrations of full states: record them with the default options")

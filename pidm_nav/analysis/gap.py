@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.analysis.clusters import Array, Floats, Integers, cluster_states, has_states, map_of, state_dataset
-from pidm_nav.analysis.tables import Finding, Row
+from pidm_nav.analysis import states
+from pidm_nav.analysis.states import Array, Finding, Floats, Integers, Row
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.statistics import group_means
 from pidm_nav.plots import draw_room, panels, task_title
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RADIUS = 60.0  # px around a goal that count as near it
+LARGEST_RADIUS = 10_000.0  # px: a dotted circle of 1e20 px would be drawn forever
 ZONES = ("arriving", "leaving", "elsewhere")
 
 
@@ -106,9 +107,9 @@ class Gap(Finding):
             for zone, weight in zip(ZONES, self.zones.T, strict=True):
                 row[f"{name}_{zone}"] = self.mean(values, weight)
             row[f"{name}_near"] = self.mean(values, near)
-            row[f"{name}_ratio"] = row[f"{name}_near"] / row[f"{name}_elsewhere"]
             rest = self.mean(values, 1 - self.zones[:, 0])  # leaving another goal counts as far here
-            row[f"{name}_current_ratio"] = row[f"{name}_arriving"] / rest
+            row[f"{name}_ratio"] = row[f"{name}_near"] / (row[f"{name}_elsewhere"] or np.nan)
+            row[f"{name}_current_ratio"] = row[f"{name}_arriving"] / (rest or np.nan)
         return row
 
     def columns(self) -> Row:
@@ -118,12 +119,12 @@ class Gap(Finding):
         return {**place, **vars(self.parts), "distance": self.distance, **zones}
 
 
-def goal_zones(states: Array, radius: float = RADIUS) -> tuple[Floats, NDArray[np.bool_]]:
+def goal_zones(full: Array, radius: float = RADIUS) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the distance in px to the current goal (N,) of full states, and which of ZONES (N, 3) each is in.
 
     Arriving is within the radius of the current goal, leaving within that of another, mostly the one just reached.
     """
-    positions, goals, reached = split_state(states)
+    positions, goals, reached = split_state(full)
     distance: Floats = np.hypot(*(positions - current_goals(goals, reached)).T)
     arriving = distance < radius
     close = np.hypot(*np.moveaxis(positions[:, None] - goals, 2, 0)) < radius  # (N, G)
@@ -144,14 +145,14 @@ def measure_gap(
     longest = max(len(episode) for episode in dataset)
     if not 1 <= horizon <= longest:
         raise ValueError(f"horizon is {horizon}: the longest episode has {longest} steps, choose 1 to {longest}")
-    if not 0 < radius < np.inf:
-        raise ValueError(f"radius is {radius:g}: give a number of pixels above 0")
-    dataset = state_dataset(dataset)
-    found = cluster_states(dataset, clusters, rng, keep_goals_apart)
+    if not 0 < radius <= LARGEST_RADIUS:
+        raise ValueError(f"radius is {radius:g}: give a number of pixels above 0, at most {LARGEST_RADIUS:g}")
+    dataset = states.state_dataset(dataset)
+    found = states.cluster_states(dataset, clusters, rng, keep_goals_apart)
     transitions = dataset.transitions(horizon)
     now = found.assign(transitions.state)
     parts = decompose(transitions.action, now, found.assign(transitions.future))
-    flags = list(dataset.goal_flags) if has_states(dataset) else []
+    flags = list(dataset.goal_flags) if states.has_states(dataset) else []
     distance, zones = np.full(len(now), np.nan), np.tile([False, False, True], (len(now), 1))
     if flags:
         distance, zones = goal_zones(transitions.state, radius)
@@ -168,7 +169,7 @@ def plot_gap(gaps: Sequence[Gap], top: float | None = None) -> Figure:
     top = top or max(float(np.quantile(np.concatenate([gap.parts.delta for gap in gaps]), 0.97)), 1e-9)
     figure, axes = panels(len(gaps))
     for ax, gap in zip(axes, gaps, strict=True):
-        layout = map_of(gap.dataset)
+        layout = states.map_of(gap.dataset)
         draw_room(ax, layout)
         order = np.argsort(gap.parts.delta)  # large values on top
         size = 9 + 46 * np.sqrt(gap.parts.count / gap.parts.count.max())

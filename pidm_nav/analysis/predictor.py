@@ -1,25 +1,27 @@
-"""How good is a state predictor on episodes it has not seen? The paper's Figures 7b and 7d, and Appendix D.
+"""How good is a state predictor on episodes it has not seen? The paper's Figures 7b and 7d, and Appendices D and F.
 
 A predictor is fitted on n episodes and asked about every step of the others. An error is the Euclidean distance
 between predicted and true future observation, in raw numbers (pixels; a wrong reached flag counts as one).
 The noise of the environment bounds it: two draws of the same step lie NOISE_FLOOR px apart on average, and
-the nearest neighbor's future is such a draw.
+the nearest neighbor's future is such a draw of p(s_{t+k} | s_t), not its mean. So its squared error should be about
+twice the variance of the future, which at k = 1 also holds the width of the clusters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pidm_nav.analysis.clusters import Array, Floats, has_states
-from pidm_nav.analysis.tables import Finding, Row
+from pidm_nav import plots
+from pidm_nav.analysis import states
+from pidm_nav.analysis.states import Array, Finding, Floats, Row
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.plots import color_by_demonstrator, draw_band, set_ticks, task_panels, tidy
+from pidm_nav.demos.statistics import group_means
 from pidm_nav.world2d.physics import SPEED
 
 if TYPE_CHECKING:
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
     from pidm_nav.agents.predictors import StatePredictor
 
 MakePredictor = Callable[[], "StatePredictor"]
+Split = tuple[DemoDataset, DemoDataset]
 SIZES = (1, 2, 5, 10, 20, 30, 40, 45)
+HORIZONS = (1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
+MOST_TRAINING = 40
+MOST_SPLITS = 10_000
 # The mean distance in px of two draws of the same step: a Rayleigh mean with sqrt(2) times the noise of 0.2.
 NOISE_FLOOR = float(SPEED * 0.2 * np.sqrt(np.pi))
 
@@ -52,6 +58,7 @@ def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePred
         return name
     if name not in PREDICTORS:
         raise ValueError(f"no predictor is called '{name}': choose one of {', '.join(PREDICTORS)}")
+    states.check_states(dataset)
     rows = np.concatenate([episode.observations for episode in dataset])
     scale = Scale(spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32))
     scale.fit(rows)
@@ -106,22 +113,34 @@ def prediction_errors(
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorCurve(Finding):
-    """Errors (sizes, subsets) of a predictor against the number of training demonstrations."""
+class Curve(Finding):
+    """A predictor's errors (X, N) on N splits at each of X settings, and the table's columns (X,) made of them."""
 
-    predictor: str
-    horizon: int
-    sizes: tuple[int, ...]
+    x: tuple[int, ...]
     distance: Floats
     squared: Floats
     wrong_goals: Floats
+    table: Row
 
     def columns(self) -> Row:
-        """Return one entry per size: mean and standard deviation over subsets."""
-        columns: Row = {"predictor": self.predictor, "horizon": self.horizon, "demos": self.sizes}
-        columns |= {"subsets": self.distance.shape[1]}
-        columns |= {"error": self.distance.mean(axis=1), "error_std": self.distance.std(axis=1)}
-        return columns | {"squared_error": self.squared.mean(axis=1), "wrong_goals": self.wrong_goals.mean(axis=1)}
+        """Return one entry per setting: means and standard deviations over splits."""
+        return self.table
+
+
+def _measure(
+    make: MakePredictor, splits: Sequence[Sequence[Split]], horizons: Sequence[int], clamp_end: bool = True
+) -> Floats:
+    """Return the `Errors` (3, X, N) of a new predictor for each of N splits at each of X settings."""
+    errors = np.empty((3, len(splits), len(splits[0])))
+    for i, (row, horizon) in enumerate(zip(splits, horizons, strict=True)):
+        for j, (training, held_out) in enumerate(row):
+            errors[:, i, j] = prediction_errors(make().fit(training, horizon), held_out, horizon, clamp_end)
+    return errors
+
+
+def _check_splits(splits: int, name: str) -> None:
+    if not 1 <= splits <= MOST_SPLITS:
+        raise ValueError(f"{name} is {splits}: choose 1 to {MOST_SPLITS}")
 
 
 def error_curve(
@@ -132,38 +151,110 @@ def error_curve(
     horizon: int = 1,
     *,
     rng: np.random.Generator,
-) -> ErrorCurve:
+) -> Curve:
     """Measure errors on held-out episodes for random subsets of each size; sizes default to those in SIZES that fit."""
     sizes = [size for size in SIZES if size < len(dataset)] if sizes is None else sizes
     if not sizes or min(sizes) < 1 or max(sizes) >= len(dataset):
-        remedy = f"choose 1 to {len(dataset) - 1}, as at least one is held out"
+        most = len(dataset) - 1
+        remedy = f"choose 1 to {most}, as at least one is held out" if most else "give at least 2, as one is held out"
         raise ValueError(f"sizes {tuple(sizes)} do not fit {len(dataset)} demonstrations: {remedy}")
-    if subsets < 1:
-        raise ValueError(f"subsets is {subsets}: at least one is needed")
+    _check_splits(subsets, "subsets")
     steps_to_count(dataset, horizon, clamp_end=True)  # refuses a horizon that no episode has, before any work
     make = predictor_maker(predictor, dataset)
-    errors = np.empty((3, len(sizes), subsets))
-    for i, size in enumerate(sizes):
-        for j in range(subsets):
-            training, held_out = dataset.split(size, rng)
-            errors[:, i, j] = prediction_errors(make().fit(training, horizon), held_out, horizon)
-    return ErrorCurve(dataset, make().name, horizon, tuple(sizes), *errors)
+    splits = [[dataset.split(size, rng) for _ in range(subsets)] for size in sizes]
+    distance, squared, wrong_goals = _measure(make, splits, [horizon] * len(sizes))
+    table: Row = {"predictor": make().name, "horizon": horizon, "demos": sizes, "subsets": subsets}
+    table |= {"error": distance.mean(axis=1), "error_std": distance.std(axis=1)}
+    table |= {"squared_error": squared.mean(axis=1), "wrong_goals": wrong_goals.mean(axis=1)}
+    return Curve(dataset, tuple(sizes), distance, squared, wrong_goals, table)
 
 
-def plot_error_curves(curves: Sequence[ErrorCurve]) -> Figure:
+@dataclass(frozen=True, kw_only=True)
+class HorizonStudy:
+    """The options of `horizon_curve`."""
+
+    predictor: Literal["nearest", "time", "learned"] = "nearest"
+    """State predictor to test."""
+    horizons: tuple[int, ...] = ()
+    """Numbers of steps ahead; by default those of 1, 5, 10, ..., 50 that the shortest episode has."""
+    splits: int = 100
+    """Number of random splits into training and held-out episodes, the same for every horizon."""
+    training: int | None = None
+    """Number of episodes to fit the predictor on; by default four fifths of all, at most 40."""
+    clusters: int | None = None
+    """Number of K-means clusters that stand for knowing the state; by default 500, or a quarter of the steps."""
+    clamp_end: bool = False
+    """Also count steps whose future is cut off by the episode's end, as its last state, which is easy to predict."""
+
+
+def future_variance(dataset: DemoDataset, clusters: states.StateClusters, horizon: int, clamp_end: bool) -> float:
+    """Return E[Var(s_{t+k} | s_t)] summed over the state's numbers, where s_t is known by its cluster.
+
+    A cluster's variance divides by its samples less one; clusters with one sample say nothing and are left out.
+    """
+    counted, transitions = steps_to_count(dataset, horizon, clamp_end), dataset.transitions(horizon)
+    now, future = clusters.assign(transitions.state)[counted], transitions.future.astype(np.float64)[counted]
+    _, row, count = np.unique(now, return_inverse=True, return_counts=True)
+    varying = future[:, np.ptp(future, axis=0) > 0]
+    told = count > 1
+    if not (varying.size and told.any()):
+        return 0.0 if told.any() else float("nan")
+    squares = np.bincount(row, ((varying - group_means(varying, row)[row]) ** 2).sum(axis=1))
+    return float((count * squares / np.maximum(count - 1, 1))[told].sum() / count[told].sum())
+
+
+def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rng: np.random.Generator) -> Curve:
+    """Measure the future variance and the prediction error for each horizon; `rng` draws clusters and splits."""
+    study = study or HorizonStudy()
+    _check_splits(study.splits, "splits")
+    shortest = min(len(episode) for episode in dataset)
+    horizons = study.horizons or tuple(k for k in HORIZONS if k <= shortest)
+    training = max(1, min(MOST_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
+    full = states.state_dataset(dataset)
+    found = states.cluster_states(full, study.clusters, rng)
+    make = predictor_maker(study.predictor, dataset)
+    splits = [dataset.split(training, rng) for _ in range(study.splits)]
+    variance = np.array([future_variance(full, found, k, study.clamp_end) for k in horizons])
+    distance, squared, wrong_goals = _measure(make, [splits] * len(horizons), horizons, study.clamp_end)
+    error = squared.mean(axis=1)
+    table: Row = {"predictor": study.predictor, "horizon": horizons, "splits": study.splits}
+    table |= {"future_variance": variance, "squared_error": error, "squared_error_std": squared.std(axis=1)}
+    table |= {"error": distance.mean(axis=1), "ratio": error / np.where(variance > 0, variance, np.nan)}
+    return Curve(dataset, horizons, distance, squared, wrong_goals, table)
+
+
+def plot_error_curves(curves: Sequence[Curve]) -> Figure:
     """Plot the error against demonstrations: one panel per task, bands of one standard deviation."""
-    colors, (figure, parts) = color_by_demonstrator(curves), task_panels(curves)
+    colors, (figure, parts) = plots.color_by_demonstrator(curves), plots.task_panels(curves)
     for ax, own in parts:
         for curve in own:
-            draw_band(ax, curve.sizes, curve.distance, colors[curve.demonstrator], curve.demonstrator)
-        in_pixels = has_states(own[0].dataset)
-        if in_pixels and own[0].horizon == 1:
+            plots.draw_band(ax, curve.x, curve.distance, colors[curve.demonstrator], curve.demonstrator)
+        in_pixels = states.has_states(own[0].dataset)
+        if in_pixels and own[0].table["horizon"] == 1:
             ax.axhline(NOISE_FLOOR, color="0.45", linewidth=1, linestyle="--", label="noise alone")
-        tidy(ax)
+        plots.tidy(ax)
         ax.set_xscale("log")
-        sizes = sorted({size for curve in own for size in curve.sizes})
-        set_ticks(ax.xaxis, [a for a, b in zip(sizes, [*sizes[1:], np.inf], strict=True) if b > 1.2 * a])  # 45 hides 40
+        sizes = sorted({size for curve in own for size in curve.x})
+        shown = [a for a, b in zip(sizes, [*sizes[1:], np.inf], strict=True) if b > 1.2 * a]  # 45 hides 40
+        plots.set_ticks(ax.xaxis, shown)
         ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if in_pixels else ""))
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False)
+    return figure
+
+
+def plot_horizon_curves(curves: Sequence[Curve]) -> Figure:
+    """Plot variance (dashed) and squared error (line) against k: one panel per task, one color per demonstrator."""
+    colors, (figure, parts) = plots.color_by_demonstrator(curves), plots.task_panels(curves)
+    dashed: Any = {"linestyle": "--", "marker": "s", "markersize": 3}
+    for ax, own in parts:
+        for curve in own:
+            plots.draw_band(ax, curve.x, curve.squared, colors[curve.demonstrator])
+            ax.plot(curve.x, curve.table["future_variance"], color=colors[curve.demonstrator], **dashed)
+        plots.tidy(ax)
+        ax.set(xlabel="horizon k (steps)", ylabel="px²", yscale="log")
+    entries = plots.legend_entries(colors)
+    entries += plots.legend_entries({"squared prediction error": "0.3"}, linewidth=1.5, marker="o", markersize=4)
+    entries += plots.legend_entries({"Var(future | state)": "0.3"}, linewidth=1.5, **dashed)
+    plots.outside_legend(figure, entries)
     return figure

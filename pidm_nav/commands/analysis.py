@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from pidm_nav.analysis.horizon import HorizonStudy
-from pidm_nav.analysis.tables import Finding, Row
+from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
+from pidm_nav.analysis.field import check_field, measure_field, plot_field
+from pidm_nav.analysis.gap import RADIUS, ZONES, measure_gap, plot_gap
+from pidm_nav.analysis.predictor import HorizonStudy, error_curve, horizon_curve, plot_error_curves, plot_horizon_curves
+from pidm_nav.analysis.states import Finding, Row, map_of
 from pidm_nav.commands.demos import load_all
 from pidm_nav.console import print_table, progress_bar, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import writable_folder, write_rows
 from pidm_nav.plots import save_figure, task_title
+from pidm_nav.rollout import episode_seeds
 from pidm_nav.tasks import find_task
 
 if TYPE_CHECKING:
@@ -24,28 +28,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis:
-    """What all analyses of demonstrations ask for, and how they load, save and print."""
+class Report:
+    """What all analyses ask for, and how they save what they find."""
 
-    demos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE...")]
-    """Demonstrations: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
     out: Path
     """Folder for the figure and the tables."""
-    task: str | None = None
-    """Refuse demonstrations of any other task than this one."""
     seed: int = 0
     """Seed of every random choice."""
 
-    def load(self) -> tuple[list[DemoDataset], np.random.Generator]:
-        """Load the demonstrations, after checking everything that can be checked before any work."""
-        check_seed(self.seed)
-        datasets = load_all(self.demos)
-        wanted = None if self.task is None else find_task(self.task).name
-        for label, dataset in datasets.items():
-            if wanted not in (None, dataset.task):
-                raise ValueError(f"'{label}' holds demonstrations of {dataset.task}, not of {wanted}: give other files")
+    def begin(self) -> np.random.Generator:
+        """Check the options before any work, and return the generator of every random choice."""
+        episode_seeds(1, self.seed)
         writable_folder(self.out)
-        return list(datasets.values()), np.random.default_rng(self.seed)
+        return np.random.default_rng(self.seed)
 
     def save(self, figure: Figure, name: str, **tables: Sequence[Row]) -> None:
         """Write NAME.png, and each table to a CSV file."""
@@ -55,10 +50,23 @@ class Analysis:
         say(f"The figure and the tables of {name} are in {self.out}.")
 
 
-def check_seed(seed: int) -> None:
-    """Refuse a seed that NumPy cannot use."""
-    if seed < 0:
-        raise ValueError(f"--seed is {seed}: it must be 0 or more")
+@dataclass(frozen=True, kw_only=True)
+class Analysis(Report):
+    """What all analyses of demonstrations ask for, and how they load them."""
+
+    demos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE...")]
+    """Demonstrations: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    task: str | None = None
+    """Refuse demonstrations of any other task than this one."""
+
+    def load(self) -> tuple[list[DemoDataset], np.random.Generator]:
+        """Load the demonstrations, after checking everything that can be checked before any work."""
+        datasets = load_all(self.demos)
+        wanted = None if self.task is None else find_task(self.task).name
+        for label, dataset in datasets.items():
+            if wanted not in (None, dataset.task):
+                raise ValueError(f"'{label}' holds demonstrations of {dataset.task}, not of {wanted}: give other files")
+        return list(datasets.values()), self.begin()
 
 
 def each(datasets: Sequence[DemoDataset]) -> Iterator[DemoDataset]:
@@ -98,16 +106,13 @@ class Gap(Analysis):
     """Number of K-means clusters of states; by default 500, or a quarter of the steps if there are fewer."""
     horizon: int = 1
     """Number of steps from a state to its future state."""
-    radius: float = 60.0
+    radius: float = RADIUS
     """Distance from a goal in pixels within which a state counts as near it."""
     keep_goals_apart: bool = True
     """Never put states that head for different goals into one cluster."""
 
     def run(self) -> None:
         """Measure, save and print the gap."""
-        from pidm_nav.analysis.clusters import map_of
-        from pidm_nav.analysis.gap import measure_gap, plot_gap
-
         datasets, rng = self.load()
         for dataset in datasets:
             map_of(dataset)  # refuses demonstrations without a map
@@ -115,7 +120,7 @@ class Gap(Analysis):
         gaps = [measure_gap(dataset, *options, rng=rng) for dataset in each(datasets)]
         rows = [gap.summary() for gap in gaps]
         columns = {"variance": "Var(a|s)", "delta": "mean Δ", "chance": "by chance", "corrected": "corrected"}
-        columns |= {f"delta_{zone}": zone for zone in ("arriving", "leaving", "elsewhere")}
+        columns |= {f"delta_{zone}": zone for zone in ZONES}
         columns |= {"delta_ratio": "near / elsewhere"}
         steps = "one step" if self.horizon == 1 else f"{self.horizon} steps"
         print_rows(rows, columns, f"Δ(s): what the state {steps} ahead tells about the action")
@@ -139,7 +144,6 @@ class Field(Analysis):
     def run(self) -> None:
         """Measure, save and print the field."""
         from pidm_nav.agents import load_agent, train
-        from pidm_nav.analysis.field import check_field, measure_field, plot_field
 
         datasets, rng = self.load()
         agent = None if self.agent is None else load_agent(self.agent)
@@ -179,9 +183,6 @@ class Predictor(Analysis):
 
     def run(self) -> None:
         """Measure, save and print the errors, and their correlation with performance."""
-        from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
-        from pidm_nav.analysis.predictor import error_curve, plot_error_curves
-
         datasets, rng = self.load()
         correlation = sweep_correlation(self.results, datasets) if self.results else None
         options = (self.predictor, self.sizes or None, self.subsets, self.horizon)
@@ -205,8 +206,6 @@ class Horizon(HorizonStudy, Analysis):
 
     def run(self) -> None:
         """Measure, save and print the curves."""
-        from pidm_nav.analysis.horizon import horizon_curve, plot_horizon_curves
-
         datasets, rng = self.load()
         curves = [horizon_curve(dataset, self, rng=rng) for dataset in each(datasets)]
         print_curves(curves, "horizon", "future_variance", "Var(future | state), px²", "k=")
@@ -214,25 +213,21 @@ class Horizon(HorizonStudy, Analysis):
         self.save(plot_horizon_curves(curves), "horizon", horizon=all_rows(curves))
 
 
-@dataclass(frozen=True)
-class Theory:
+@dataclass(frozen=True, kw_only=True)
+class Theory(Report):
     """Check the paper's theorems where every term is known: predicted against measured numbers.
 
     Example: pidm-nav analyze theory --out analysis
     """
 
-    out: Path
-    """Folder for theory.png and theory.csv."""
-    seed: int = 0
-    """Seed of the samples."""
     fast: bool = False
     """Draw fewer samples, for wider error bars in less time."""
 
     def run(self) -> None:
         """Save and print the report."""
-        from pidm_nav.theory import run
+        from pidm_nav.theory.report import plot_theory, theory_report
 
-        check_seed(self.seed)
-        rows = run(writable_folder(self.out), self.seed, self.fast)
+        rows = theory_report(self.begin(), self.fast)
         print_table([{**row, "holds": "yes" if row["holds"] else "NO"} for row in rows])
-        say(f"The figure and the table are in {self.out}.")
+        exact = [{key: str(value) for key, value in row.items()} for row in rows]  # with all digits
+        self.save(plot_theory(rows), "theory", theory=exact)

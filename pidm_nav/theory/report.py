@@ -6,13 +6,11 @@ the prediction. tabular.py and gaussian.py have the problems, which have the sam
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pidm_nav.files import write_rows
-from pidm_nav.plots import panels, save_figure, set_ticks, tidy
+from pidm_nav.plots import panels, set_ticks, tidy
 from pidm_nav.theory.gaussian import LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
 from pidm_nav.theory.terms import Floats, Measured, measured_efficiency, sample_efficiency
@@ -119,23 +117,14 @@ def efficiency_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
     return rows
 
 
-def theory_report(seed: int = 0, fast: bool = False) -> list[Row]:
+def theory_report(rng: np.random.Generator, fast: bool = False) -> list[Row]:
     """Return all checks as rows (check, problem, setting, predicted, relation, measured, error, holds)."""
-    rng = np.random.default_rng(seed)
     datasets = 1000 if fast else 4000
     rows = gap_rows(rng, datasets) + broken_rows(rng, datasets)
     return rows + lemma_rows(rng) + efficiency_rows(rng, datasets)
 
 
-def run(out: Path, seed: int = 0, fast: bool = False) -> list[Row]:
-    """Write the report to theory.csv and theory.png in a folder, and return it."""
-    rows = theory_report(seed, fast)
-    write_rows(out / "theory.csv", [{key: str(value) for key, value in row.items()} for row in rows])  # all digits
-    save_figure(plot(rows), out / "theory.png")
-    return rows
-
-
-def plot(rows: list[Row]) -> Figure:
+def plot_theory(rows: list[Row]) -> Figure:
     """Plot measured against predicted numbers: gaps on the left, sample efficiency on the right."""
     figure, (left, right) = panels(2, width=5.0, height=5.4)
     gaps = [row for row in rows if row["check"] in GAP_COLORS]

@@ -1,7 +1,8 @@
-"""Clusters of states: what counts as "the same state" where states are continuous."""
+"""What every analysis begins with and ends in: the states of demonstrations, their clusters, and tables of numbers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout, demo_states
+from pidm_nav.plots import demonstrator_title
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import POSITION
@@ -17,6 +19,34 @@ from pidm_nav.world2d.state import POSITION
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Finding(ABC):
+    """Numbers about the demonstrations of a dataset."""
+
+    dataset: DemoDataset
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.dataset.task
+
+    @property
+    def demonstrator(self) -> str:
+        """Who made the demonstrations, as figures and tables show it."""
+        return demonstrator_title(self.dataset)
+
+    @abstractmethod
+    def columns(self) -> Row:
+        """Return the columns of the table besides the names: arrays that are broadcast against each other."""
+
+    def rows(self) -> list[Row]:
+        """Return the table, one row of plain values per entry of the columns."""
+        table = {"task": self.task, "demonstrator": self.demonstrator, **self.columns()}
+        values = (each.ravel().tolist() for each in np.broadcast_arrays(*table.values()))
+        return [dict(zip(table, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def has_states(dataset: DemoDataset) -> bool:
@@ -29,6 +59,12 @@ def map_of(dataset: DemoDataset) -> Layout:
     if not has_states(dataset):
         raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D navigation task")
     return demo_layout(dataset)
+
+
+def check_states(dataset: DemoDataset) -> None:
+    """Refuse demonstrations whose observations are images."""
+    if dataset.episodes[0].observations.ndim != 2:
+        raise ValueError("these demonstrations hold images: analyses need states, one row of numbers per step")
 
 
 def state_dataset(dataset: DemoDataset) -> DemoDataset:
@@ -79,13 +115,14 @@ def cluster_states(
     """
     from sklearn.cluster import KMeans
 
-    if dataset.episodes[0].observations.ndim != 2:
-        raise ValueError("these demonstrations hold images: clusters need states, one row of numbers per step")
+    check_states(dataset)
     if clusters is None:
         clusters = max(1, min(500, dataset.num_steps // 4))
     states = np.concatenate([episode.observations for episode in dataset]).astype(np.float64)
     features = np.flatnonzero(np.ptp(states, axis=0) > 0)
     distinct = len(np.unique(states[:, features], axis=0))
+    if distinct == 1:
+        raise ValueError(f"the demonstrations of {dataset.task} never leave one state: give some that move")
     if not 1 <= clusters <= distinct:
         remedy = f"choose 1 to {distinct} clusters, or give more demonstrations"
         raise ValueError(f"{clusters} clusters of {distinct} different states cannot be made: {remedy}")
