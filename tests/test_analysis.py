@@ -2,6 +2,9 @@
 
 import csv
 import dataclasses
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -421,6 +424,86 @@ def test_bad_input_is_one_sentence(tmp_path, files, demos):
     with refused("places is 0"):
         run("field", "--demos", files["zigzag"], "--places", 0, "--out", tmp_path)
     assert not list(tmp_path.glob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "told"),
+    [
+        ("gap", "--clusters", 10**20, "choose 1 to"),
+        ("gap", "--horizon", 10**20, "choose 1 to"),
+        *(
+            ("gap", "--radius", value, "give a number of pixels above 0, at most 10000")
+            for value in (0, "nan", 1e20, 1e308)
+        ),
+        *(("field", "--places", value, "choose 1 to the number of steps") for value in (-1, 0, 10**20)),
+        *(("predictor", "--sizes", value, "as at least one is held out") for value in (-1, 0, 10**20)),
+        *(("predictor", "--subsets", value, "choose 1 to 10000") for value in (-1, 0, 10**8, 10**20)),
+        *(("predictor", "--horizon", value, "horizon") for value in (-1, 0, 10**20)),
+        *(("horizon", "--horizons", value, "horizon") for value in (-1, 0, 10**20)),
+        *(("horizon", "--splits", value, "choose 1 to 10000") for value in (-1, 0, 10**8, 10**20)),
+        *(("horizon", "--training", value, "cannot split 6 episodes") for value in (-1, 0, 10**20)),
+    ],
+)
+def test_numbers_out_of_range_are_refused_in_a_sentence(tmp_path, files, command, option, value, told):
+    with refused(told):
+        run(command, "--demos", files["zigzag"], option, value, "--out", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def remade(dataset: DemoDataset, made_by: str = "me", **changes: Any) -> DemoDataset:
+    """The dataset with some of its arrays changed by functions."""
+    made = [
+        dataclasses.replace(each, **{name: change(getattr(each, name)) for name, change in changes.items()})
+        for each in dataset
+    ]
+    return DemoDataset(dataset.task, tuple(made), {"made_by": made_by})
+
+
+def test_names_from_files_are_neither_formulas_nor_commands(tmp_path, demos, capsys):
+    save_demos(remade(demos["zigzag"][:3], r"$\foo$ [/red]\x1b[31m"), tmp_path / "odd.npz")
+    settings = {"gap": ("--clusters", 20), "predictor": ("--subsets", 2), "horizon": ("--splits", 2)}
+    for command, options in settings.items():
+        run(command, "--demos", tmp_path / "odd.npz", *options, "--out", tmp_path)
+        assert written(tmp_path, command)
+    told = capsys.readouterr().out
+    assert r"$\foo$ [/red]\x1b[31m".replace("\x1b", "\\x1b") in told and "\x1b" not in told
+
+
+def test_demonstrations_that_tell_nothing_have_numbers_or_are_refused(tmp_path, demos):
+    idle = remade(demos["zigzag"], actions=np.zeros_like)
+    row = measure_gap(idle, 30, rng=rng()).summary()
+    assert row["delta"] == 0 and np.isnan(row["delta_ratio"])
+    assert np.isnan(measure_gap(demos["zigzag"], 1, rng=rng()).summary()["delta_ratio"])  # one cluster has one future
+    still = remade(demos["zigzag"], observations=lambda states: np.repeat(states[:1], len(states), axis=0))
+    for clusters in (None, 1, 5):
+        with refused("never leave one state"):
+            measure_gap(still, clusters, rng=rng())
+    line = DemoDataset(
+        "Line-v0", tuple(Episode(np.arange(6.0)[:, None], np.ones((5, 1)), np.zeros(5), False, True) for _ in "ab")
+    )
+    (row,) = horizon_curve(line, HorizonStudy(horizons=(5,), splits=1), rng=rng()).rows()
+    assert row["future_variance"] == row["squared_error"] == 0 and np.isnan(row["ratio"])
+    with refused("1 demonstrations: give at least 2"):
+        error_curve(line[:1], rng=rng())
+
+
+@pytest.mark.parametrize("command", ["predictor", "horizon"])
+def test_images_are_refused(tmp_path, command):
+    episode = Episode(np.zeros((6, 8, 8, 3), np.uint8), np.ones((5, 1), np.float32), np.zeros(5), False, True)
+    save_demos(DemoDataset("Pictures-v0", (episode,) * 3), tmp_path / "images.npz")
+    with refused("hold images"):
+        run(command, "--demos", tmp_path / "images.npz", "--out", tmp_path / "out")
+
+
+def test_a_full_disk_leaves_the_old_figure_and_is_told_with_its_name(tmp_path, files):
+    (tmp_path / "gap.png").write_text("old")
+    words = ["analyze", "gap", "--demos", str(files["zigzag"]), "--clusters", "20", "--out", str(tmp_path)]
+    full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
+    command = [sys.executable, "-m", "pidm_nav.cli", *words]
+    done = subprocess.run(command, preexec_fn=full, capture_output=True, text=True)
+    told = f"error: cannot write '{tmp_path / 'gap.png'}' (File too large): choose another place\n"
+    assert (done.returncode, done.stderr) == (2, told)
+    assert [path.name for path in tmp_path.iterdir()] == ["gap.png"] and (tmp_path / "gap.png").read_text() == "old"
 
 
 def test_what_cannot_work_is_refused_before_any_work(tmp_path, files):

@@ -1,7 +1,9 @@
 """The command line: what it shows, and how it tells errors."""
 
+import contextlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -192,6 +194,22 @@ def test_control_c_exits_130(monkeypatch, capsys):
     assert capsys.readouterr().err == "stopped\n"
     with pytest.raises(KeyboardInterrupt):
         main(["doctor", "--debug"])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_command_with_a_word_and_without_leftovers(number, code, tmp_path):
+    out = tmp_path / "run"
+    words = ["train", "--demos", "zigzag/astar", "--agent", "bc", "--steps", "100000000", "--out", str(out)]
+    command = [sys.executable, "-m", "pidm_nav.cli", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not out.exists():  # what is written first, once the options are checked
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                raise AssertionError(f"it ended with {process.wait(0.05)}: {process.communicate()}")
+        process.send_signal(number)
+        _, told = process.communicate()
+    assert process.returncode == code
+    assert told.endswith("stopped\n") and "Traceback" not in told
+    assert not [path for path in tmp_path.rglob(".*") if ".tmp" in path.name or path.name.endswith(".lock")]
 
 
 def test_debug_shows_the_traceback_of_a_real_process():

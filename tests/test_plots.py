@@ -57,6 +57,16 @@ def test_equal_figures_give_equal_files(tmp_path, suffix):
     assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
 
 
+def test_names_are_drawn_as_they_are_and_numbers_as_powers(tmp_path):
+    figure, (ax,) = panels(1)
+    ax.plot([1, 1000], [1, 1000], label="$a$ and \x1b")
+    ax.set(title=r"$\nonsense$", yscale="log")
+    legend = ax.legend()
+    save_figure(figure, tmp_path / "x.svg")
+    assert ax.title.get_text() == r"$\nonsense$" and legend.get_texts()[0].get_text() == "$a$ and \\x1b"
+    assert any("mathdefault{10^{2}}" in label.get_text() and label.get_parse_math() for label in ax.get_yticklabels())
+
+
 def test_other_formats_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"x.docx.*\.png, \.pdf or \.svg"):
         save_figure(panels(1)[0], tmp_path / "x.docx")

@@ -1,0 +1,285 @@
+"""Files are written whole or not at all, by one writer at a time, and dead processes leave nothing for good."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pidm_nav.files import (
+    atomic_file,
+    only_writer,
+    read_json,
+    temporary_folder,
+    writable_folder,
+    write_bytes,
+    write_json,
+    write_rows,
+    write_text,
+)
+
+Start = Callable[..., "subprocess.Popen[str]"]
+HELD = "print('ready', flush=True); input()"  # what a process does inside a block until it may go on
+ATOMIC = f"with atomic_file(path) as temporary: temporary.write_text('its own'); {HELD}"
+FOLDER = f"with temporary_folder(path.parent, path.name) as folder: (folder / 'part').write_text('x'); {HELD}"
+WRITER = f"with only_writer(path, 'wait for it'): {HELD}"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start processes that run code with the names of `pidm_nav.files` and a `path`; none outlives the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(code: str, path: Path) -> "subprocess.Popen[str]":
+        header = "import os, sys; from pathlib import Path; from pidm_nav.files import *; path = Path(sys.argv[1])\n"
+        streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", header + code, str(path)], text=True, **streams)
+        running.append(process)
+        return process
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def held(process: "subprocess.Popen[str]") -> "subprocess.Popen[str]":
+    """The process, once it is inside its block."""
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    return process
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.wait()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+# ---- whole or not at all
+
+
+def test_a_file_appears_when_its_block_ends(tmp_path):
+    path = tmp_path / "new" / "file.txt"
+    with atomic_file(path) as temporary:
+        temporary.write_text("whole")
+        assert not path.exists() and temporary.parent == path.parent and temporary.suffix == ".txt"
+    assert path.read_text() == "whole" and names(path.parent) == ["file.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
+def test_a_failing_block_leaves_the_old_file(tmp_path, error):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(error), atomic_file(path) as temporary:
+        temporary.write_text("half")
+        raise error("stop")
+    assert path.read_text() == "old" and names(tmp_path) == ["file.txt"]
+
+
+def test_a_block_that_writes_nothing_is_an_error_that_names_the_file(tmp_path):
+    told = r"cannot write '.*file.txt' \(No such file or directory\): choose another place"
+    with pytest.raises(OSError, match=told), atomic_file(tmp_path / "file.txt"):
+        pass
+
+
+@pytest.mark.parametrize("write", [write_text, write_json, lambda path, text: write_rows(path, [{"a": text}])])
+def test_a_folder_is_not_overwritten(tmp_path, write):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(OSError, match="there' is a folder: give the name of a file"):
+        write(tmp_path / "there", "text")
+
+
+def test_a_place_below_a_file_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for path, told in ((tmp_path / "file" / "x.txt", "cannot write '"), (tmp_path / "file", "cannot write to '")):
+        with pytest.raises(OSError, match=f"{told}{path}"):
+            write_text(path, "x") if path.suffix else writable_folder(path)
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_is_told_with_its_name(tmp_path, start):
+    path = tmp_path / "file.bin"
+    path.write_bytes(b"old")
+    code = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+for write in (lambda: write_bytes(path, bytes(5000)), lambda: write_rows(path, [{"a": "x" * 5000}])):
+    try:
+        write()
+    except OSError as error:
+        print(error)
+"""
+    told, errors = start(code, path).communicate()
+    assert told == f"cannot write '{path}' (File too large): choose another place\n" * 2 and not errors
+    assert path.read_bytes() == b"old" and names(tmp_path) == ["file.bin"]
+
+
+# ---- nothing left behind
+
+
+@pytest.mark.parametrize("code", [ATOMIC, FOLDER])
+def test_what_a_dead_process_left_is_gone_after_the_next_write(tmp_path, start, code):
+    path = tmp_path / "file.txt"
+    (tmp_path / ".file.txt").write_text("somebody's own")
+    kill(held(start(code, path)))
+    assert len(names(tmp_path)) == 2
+    if code is ATOMIC:
+        write_text(path, "mine")
+    else:
+        with temporary_folder(tmp_path, "file.txt") as folder:
+            assert names(folder) == []
+    assert [name for name in names(tmp_path) if name != "file.txt"] == [".file.txt"]
+
+
+@pytest.mark.parametrize("code", [ATOMIC, FOLDER])
+def test_what_a_living_process_writes_is_left_alone(tmp_path, start, code):
+    path = tmp_path / "file.txt"
+    other = held(start(code, path))
+    its_own = set(names(tmp_path))
+    write_text(path, "mine")
+    assert set(names(tmp_path)) == its_own | {"file.txt"}
+    other.communicate("go on\n")
+    assert other.returncode == 0
+    assert path.read_text() == ("its own" if code is ATOMIC else "mine") and names(tmp_path) == ["file.txt"]
+
+
+def test_a_temporary_folder_is_gone_at_the_end_whatever_happens(tmp_path):
+    with pytest.raises(KeyboardInterrupt), temporary_folder(tmp_path / "new") as folder:
+        (folder / "deep").mkdir()
+        (folder / "deep" / "file").touch()
+        raise KeyboardInterrupt
+    assert names(tmp_path / "new") == []
+
+
+# ---- one writer at a time
+
+
+def test_a_second_writer_is_refused_with_a_sentence_that_names_the_first(tmp_path, start):
+    path = tmp_path / "run"
+    first = held(start(WRITER, path))
+    told = f"run' is being written to by process {first.pid} on .* since .*: choose another --out"
+    with pytest.raises(OSError, match=told), only_writer(path, "choose another --out"):
+        pass
+    first.communicate("go on\n")
+    assert first.returncode == 0 and names(tmp_path) == []
+    with only_writer(path, ""):
+        assert len(names(tmp_path)) == 1
+    assert names(tmp_path) == []
+
+
+def test_the_same_process_cannot_write_twice_at_once_either(tmp_path):
+    with only_writer(tmp_path / "run", ""):
+        with pytest.raises(OSError, match=f"process {os.getpid()} .*: wait"), only_writer(tmp_path / "run", "wait"):
+            pass
+        with only_writer(tmp_path / "other", ""):
+            pass
+
+
+def test_the_lock_dies_with_its_process(tmp_path, start):
+    kill(held(start(WRITER, tmp_path / "run")))
+    with only_writer(tmp_path / "run", ""):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_failing_block_gives_the_lock_back(tmp_path):
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), only_writer(tmp_path / "run", ""):
+            raise KeyboardInterrupt
+    assert names(tmp_path) == []
+
+
+def test_a_writer_may_wait_for_another(tmp_path, start):
+    path = tmp_path / "run"
+    code = "print('ready', flush=True)\nwith only_writer(path, '', wait=True): print(path.read_text())"
+    with only_writer(path, ""):
+        second = held(start(code, path))
+        path.write_text("the first is done")
+    told, errors = second.communicate()
+    assert told == "the first is done\n" and not errors
+    assert names(tmp_path) == ["run"]
+
+
+def test_many_that_wait_never_overlap_and_leave_no_lock(tmp_path, start):
+    path = tmp_path / "run"
+    path.mkdir()
+    code = """
+print('ready', flush=True); input()
+for _ in range(25):
+    with only_writer(path, '', wait=True):
+        os.close(os.open(path / 'inside', os.O_CREAT | os.O_EXCL))  # fails if another is inside
+        os.unlink(path / 'inside')
+        with (path / 'count').open('a') as file:
+            file.write('x')
+"""
+    processes = [held(start(code, path)) for _ in range(6)]
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert [process.communicate()[1] for process in processes] == [""] * 6
+    assert (path / "count").read_text() == "x" * 150 and names(tmp_path) == ["run"]
+
+
+def test_a_lock_needs_a_folder_to_be_in(tmp_path):
+    with pytest.raises(FileNotFoundError), only_writer(tmp_path / "nowhere" / "run", ""):
+        pass
+    assert names(tmp_path) == []
+
+
+# ---- kinds of files
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "", "{", "\ufeff{}", "{'a': 1}", "1 2"])
+def test_a_damaged_json_file_is_one_sentence(tmp_path, text):
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"^'.*file.json' is not a readable JSON file: mend it$"):
+        read_json(path, "mend it")
+
+
+def test_bytes_that_are_no_text_are_no_json(tmp_path):
+    (tmp_path / "file.json").write_bytes(b'"\xff\xfe"')
+    with pytest.raises(ValueError, match="not a readable JSON file: mend it"):
+        read_json(tmp_path / "file.json", "mend it")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_comes_back_as_it_was(tmp_path, indent):
+    content = {"a": [1, 2.5, None, True], "ü": {"b": "text\n"}}
+    write_json(tmp_path / "file.json", content, indent)
+    assert read_json(tmp_path / "file.json", "") == content
+    assert json.loads((tmp_path / "file.json").read_text(encoding="utf-8")) == content
+
+
+def test_rows_have_the_columns_of_all_and_six_digits(tmp_path):
+    rows = [{"a": 1 / 3, "b": "x,\ny"}, {"c": float("nan"), "a": 123456789}, {"b": True, "c": float("inf")}]
+    write_rows(tmp_path / "file.csv", rows)
+    with (tmp_path / "file.csv").open(newline="", encoding="utf-8") as file:
+        table = list(csv.reader(file))
+    assert table == [["a", "b", "c"], ["0.333333", "x,\ny", ""], ["123456789", "", ""], ["", "True", "inf"]]
+
+
+def test_no_rows_are_an_empty_table(tmp_path):
+    write_rows(tmp_path / "file.csv", [])
+    assert (tmp_path / "file.csv").read_text().strip() == ""
+
+
+def test_text_is_utf_8_and_bytes_are_bytes(tmp_path):
+    write_text(tmp_path / "a", "Δ\n")
+    write_bytes(tmp_path / "b", b"\x00\xff")
+    assert (tmp_path / "a").read_bytes() == "Δ\n".encode() and (tmp_path / "b").read_bytes() == b"\x00\xff"
+
+
+def test_a_writable_folder_is_made_and_stays_empty(tmp_path):
+    assert writable_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert names(tmp_path / "a" / "b") == []
