@@ -54,16 +54,16 @@ def print_table(rows: Rows, columns: Mapping[str, str] | None = None, title: str
 
 
 def _make_table(rows: Rows, columns: Mapping[str, str], title: str = "") -> Table:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    title = escape(printable(title))
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    heading_line = Text(printable(title)) if title else None
+    table = Table(box=None, pad_edge=False, header_style="bold", title=heading_line, title_justify="left")
     for key, heading in columns.items():
         numeric = all(isinstance(row.get(key, 0.0), int | float) for row in rows)
-        table.add_column(escape(printable(heading)), justify="right" if numeric else "left")
+        table.add_column(Text(printable(heading)), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(escape(printable(_text(row.get(key, "")))) for key in columns))
+        table.add_row(*(Text(printable(_text(row.get(key, "")))) for key in columns))
     return table
 
 
@@ -83,10 +83,11 @@ def progress_bar(
         title: what is being done.
         total: the number of steps that make up the work.
         done: the number of steps that were done before.
-        show: without it, the bar is not drawn and advancing it does nothing.
+        show: without it, or where standard error is a file or a pipe, the bar is not drawn.
         table: returns the rows of a table to show above the bar.
     """
-    if not show:
+    terminal = console(stderr=True)
+    if not show or not (terminal.is_terminal or terminal.is_jupyter):
         yield lambda steps=1, note="": None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -100,7 +101,7 @@ def progress_bar(
 
     note_column = TextColumn("{task.fields[note]}", markup=False)
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), note_column]
-    settings: dict[str, Any] = {"console": console(stderr=True), "transient": True, "speed_estimate_period": 1800}
+    settings: dict[str, Any] = {"console": terminal, "transient": True, "speed_estimate_period": 1800}
     with Bar(*columns, TimeRemainingColumn(), **settings) as progress:
         bar = progress.add_task(printable(title), total=total, completed=done, note="")
 

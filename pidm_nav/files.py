@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import shutil
@@ -17,6 +18,8 @@ from typing import Any
 
 if sys.platform != "win32":
     import fcntl
+
+_uses = itertools.count()  # so that threads, and blocks within blocks, have names of their own
 
 
 @contextmanager
@@ -51,10 +54,11 @@ def _temporary(path: Path) -> Iterator[Path]:
     start, end = f".{path.stem}.{socket.gethostname()}-", f".tmp{path.suffix}"
     with suppress(OSError):
         for other in path.parent.iterdir():
-            owner = other.name.removeprefix(start).removesuffix(end)
-            if other.name == f"{start}{owner}{end}" and owner.isdigit() and not _is_alive(int(owner)):
+            owner, _, use = other.name.removeprefix(start).removesuffix(end).partition("-")
+            if other.name == f"{start}{owner}-{use}{end}" and owner.isdigit() and not _is_alive(int(owner)):
                 _remove(other)
-    temporary = path.with_name(f"{start}{os.getpid()}{end}")
+    temporary = path.with_name(f"{start}{os.getpid()}-{next(_uses)}{end}")
+    _remove(temporary)  # left by a dead process that had our number, as in a container that was started again
     try:
         yield temporary
     finally:
