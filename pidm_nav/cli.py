@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "quickstart": "experiments:Quickstart",
         "doctor": "doctor:Doctor",
         "play": "record:Play",
+        "studio": "studio:Studio",
     },
     "Make demonstrations": {
         "record": "record:Record",

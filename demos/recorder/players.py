@@ -34,6 +34,13 @@ class Player:
             self.rollout.step()
             self._look()
 
+    def put(self, state: NDArray[Any]) -> None:
+        """Put the running episode of a 2D task at a state vector."""
+        env: Any = self.env.unwrapped
+        env.set_state(state[None])
+        self.rollout.states, self.rollout.observation = state[None], env.world.observe(state[None])
+        self._look()
+
     def _look(self) -> None:
         self.state: NDArray[Any] = self.rollout.states[0]  # the observation where there is no state vector
         self.steps = int(self.rollout.steps[0])

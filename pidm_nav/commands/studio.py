@@ -1,0 +1,84 @@
+"""The command `studio`."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+
+from pidm_nav.console import say
+from pidm_nav.files import writable_folder
+
+PORTS = range(8400, 8420)
+
+
+@dataclass(frozen=True)
+class Studio:
+    """Record, train and watch in a browser, on this machine or on a server without a display.
+
+    Recordings and agents are files in --folder, which the other commands read too. The link holds a random token,
+    without which nobody can use the studio.
+
+    Example: pidm-nav studio
+    """
+
+    folder: Path = Path()
+    """Folder to work in; by default the present one."""
+    port: int | None = None
+    """Port to listen on; by default the first free one from 8400."""
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 lets other machines in that have the link."""
+    browser: bool = True
+    """Open the page in a browser where there is one."""
+
+    def run(self) -> None:
+        """Serve the studio until Ctrl-C."""
+        try:
+            from pidm_nav.studio.server import serve
+        except ImportError:
+            raise ImportError('the studio needs the extra: pip install "pidm-nav[studio]"') from None
+        writable_folder(self.folder, "--folder")
+        port = self._free_port()
+        token = secrets.token_urlsafe(24)
+        local = _is_loopback(self.host)
+
+        def ready(port: int) -> None:
+            name = "127.0.0.1" if local or self.host == "0.0.0.0" else self.host
+            link = f"http://{name}:{port}/?token={token}"
+            say(f"The studio is open, and works in {self.folder.resolve()}; Ctrl-C closes it.")
+            say(f"  {link}", style="bold")
+            if not local:
+                say(
+                    f"It listens on {self.host}: everybody in your network who has the link can record, train and "
+                    "read the recordings in this folder, and the connection is not encrypted.",
+                    style="yellow",
+                )
+            if self.browser:
+                webbrowser.open(link)
+
+        serve(self.folder, self.host, port, token, ready)
+
+    def _free_port(self) -> int:
+        """Return the port that was asked for, or the first free one."""
+        if self.port is not None and not 0 <= self.port < 65536:
+            raise ValueError(f"--port is {self.port}: it must be between 0 and 65535")
+        tried = PORTS if self.port is None else [self.port]
+        for port in tried:
+            with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((self.host, port))
+                    return port
+                except OSError as error:
+                    reason = error.strerror or str(error)
+        raise OSError(f"cannot listen on {self.host}:{tried[0]} ({reason}): choose another --host or --port")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,120 @@
+"""What the working folder holds: recordings, agents and maps, and which names a page may ask for."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pidm_nav.demos.formats import load_demos
+from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
+from pidm_nav.world2d.layout import Layout
+
+MOST_BYTES = 32_000_000  # of an uploaded file
+MOST_MAP = 20_000  # characters of a map
+PACKAGED = [f"{task}/{kind}" for task in PAPER_TASKS for kind in ("human-like", "astar")]
+NAME = re.compile(r"\w[\w .()-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folder that the studio works in; no name from a page leads out of it."""
+
+    path: Path
+
+    def recordings(self) -> list[dict[str, Any]]:
+        """Return name, task and number of episodes of every file of demonstrations; the newest file is the first."""
+        files = sorted(self.path.glob("[!.]*.npz"), key=lambda file: -file.stat().st_mtime)
+        return [_describe(file.name, file) for file in files] + [_describe(name, name) for name in PACKAGED]
+
+    def agents(self) -> list[dict[str, Any]]:
+        """Return name, kind and task of every trained agent, in this folder or one or two below it."""
+        found = []
+        for file in sorted(self.path.glob("**/agent.json"), key=lambda file: -file.stat().st_mtime):
+            name = file.parent.relative_to(self.path)
+            if len(name.parts) <= 3 and not any(part.startswith(".") for part in name.parts):
+                with suppress(msgspec.MsgspecError, ValueError, OSError):  # what is not an agent of ours is not listed
+                    card = msgspec.json.decode(file.read_bytes(), type=Card)
+                    found.append({"name": name.as_posix(), "agent": card.agent, "task": card.task, "demos": card.demos})
+        return found
+
+    def demos(self, name: str) -> str:
+        """Return what `load_demos` takes for a name in the list of recordings."""
+        if name in PACKAGED:
+            return name
+        return str(self.file(name, must_exist=True))
+
+    def agent(self, name: str) -> Path:
+        """Return the folder of an agent in the list of agents."""
+        if all(name != each["name"] for each in self.agents()):
+            raise ValueError(f"there is no agent '{name}' in this folder: choose one from the list")
+        return self.path / name
+
+    def file(self, name: str, must_exist: bool = False) -> Path:
+        """Return a file of demonstrations in this folder."""
+        if not NAME.fullmatch(name) or not name.endswith(".npz"):
+            raise ValueError(f"'{name}' is no name for a recording: use letters and digits, and .npz at the end")
+        path = self.path / name
+        if path.is_symlink() or (must_exist and not path.is_file()):
+            raise FileNotFoundError(f"there is no recording '{name}' in this folder: choose one from the list")
+        return path
+
+    def new_run(self, task: str, agent: str, demos: int) -> Path:
+        """Return a folder for a training, which does not exist yet."""
+        start = f"{task}-{agent}-{demos}"
+        numbers = (number for number in range(1, 10_000) if not (self.path / "runs" / f"{start}-{number}").exists())
+        return self.path / "runs" / f"{start}-{next(numbers)}"
+
+
+def _describe(name: str, source: str | Path) -> dict[str, Any]:
+    try:
+        dataset = load_demos(source)
+    except (ValueError, OSError) as error:
+        return {"name": name, "error": str(error)}
+    drawn = dataset.task in TASKS and TASKS[dataset.task].shows_goals
+    return {"name": name, "task": dataset.task, "episodes": len(dataset), "steps": dataset.num_steps, "drawn": drawn}
+
+
+class Card(msgspec.Struct):
+    """What a list of agents shows of an agent.json."""
+
+    agent: str
+    task: str
+    data: dict[str, Any] = {}
+
+    @property
+    def demos(self) -> Any:
+        """The number of demonstrations that it has learned from."""
+        return self.data.get("episodes", 0)
+
+
+class World(msgspec.Struct, frozen=True):
+    """The environment that a page asks for: a task, or a map of its own."""
+
+    task: str
+    map: str | None = None
+    room_size: tuple[int, int] = (800, 800)
+
+    def resolve(self) -> tuple[Task, dict[str, Any]]:
+        """Return the task and the arguments of its environment."""
+        if self.map is None:
+            if self.task == "custom" or ":" in self.task:
+                raise ValueError(f"the task is '{self.task}': draw a map, or choose a task from the list")
+            return find_task(self.task), {}
+        if len(self.map) > MOST_MAP:
+            raise ValueError(f"the map has {len(self.map):,} characters: at most {MOST_MAP:,} are read")
+        layout = Layout.parse(self.map, self.room_size)
+        return TASKS["custom"], {"layout": layout.text, "room_size": list(self.room_size)}
+
+
+def picture(layout: Layout | None) -> dict[str, Any] | None:
+    """Return what a page needs to draw a map, or None where it is shown pictures instead."""
+    if layout is None:
+        return None
+    parts = {"walls": layout.walls, "starts": layout.starts, "goals": layout.goals}
+    return {"room": list(layout.room_size), **{name: np.asarray(each).tolist() for name, each in parts.items()}}
