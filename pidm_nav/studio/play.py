@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pidm_nav.console import printable
 from pidm_nav.commands.record import _load, _make_rival
+from pidm_nav.console import printable
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.controls import COMMANDS, Command, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
@@ -48,7 +48,7 @@ class Seat:
     """A session, what the person does in it, and who is connected to it."""
 
     session: Session
-    last: Input = Input()
+    last: Input = field(default_factory=Input)
     commands: list[Command] = field(default_factory=list)
     connection: object | None = None
     left: float = 0.0  # when the last connection was lost

@@ -102,7 +102,7 @@ class Trainings:
             options: dict[str, Any] = {"agent": agent, "demos": demos, "out": out, "seed": request.seed}
             options |= {"num-demos": request.num_demos, "steps": request.steps}
             given = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
-            errors = tempfile.TemporaryFile()
+            errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the run)
             command = [sys.executable, "-m", "pidm_nav.cli", "train", *given]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
             self.runs.append(Run(agent, request.task, out, process, errors))

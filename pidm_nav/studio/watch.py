@@ -112,8 +112,9 @@ class Watch:
         self._free = self.layout.free()
         chosen = [name if name in EXPERTS else _load(str(folder.agent(name))) for name in ask.players]
         self.players = [_make_rival(each, self.task, env_kwargs, ask.seed) for each in chosen]
-        for player in self.players:
-            player.policy = Mind(player.policy)
+        self.minds = [Mind(player.policy) for player in self.players]
+        for player, mind in zip(self.players, self.minds, strict=True):
+            player.policy = mind
         self.seed, self.playing, self.speed, self.field = self._seed(ask.seed), True, 1.0, False
         self.restart()
 
@@ -154,8 +155,8 @@ class Watch:
 
     def restart(self) -> None:
         """Begin the episode anew."""
-        for player in self.players:
-            player.policy.forget()
+        for player, mind in zip(self.players, self.minds, strict=True):
+            mind.forget()
             player.reset(self.seed)
 
     def step(self) -> None:
@@ -172,12 +173,12 @@ class Watch:
         free = self._free_place(wanted)
         self.restart()
         for player in self.players:
-            player.put(join_state(free, goals, np.int64(count)))
+            player.put(join_state(free, goals, np.array(count)))
 
     def _free_place(self, wanted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the place nearest to a wanted one where the agent touches no wall."""
         free = np.argwhere(self._free)
-        return free[np.argmin(((free - wanted) ** 2).sum(axis=1))].astype(np.float64)
+        return np.asarray(free[np.argmin(((free - wanted) ** 2).sum(axis=1))], np.float64)
 
     def report(self) -> dict[str, Any]:
         """Return what the page shows now."""
@@ -185,14 +186,13 @@ class Watch:
             "playing": self.playing,
             "done": self.done,
             "seed": self.seed,
-            "players": [self._see(player) for player in self.players],
+            "players": [self._see(*each) for each in zip(self.players, self.minds, strict=True)],
         }
 
-    def _see(self, player: Rival) -> dict[str, Any]:
+    def _see(self, player: Rival, mind: Mind) -> dict[str, Any]:
         shown: dict[str, Any] = {"steps": player.steps, "goals": player.goals_reached, "of": player.num_goals}
         shown |= {"state": np.round(player.state, 1).tolist(), "done": player.rollout.done}
-        mind = player.policy
-        if not player.rollout.done and isinstance(mind, Mind):
+        if not player.rollout.done:
             shown |= mind.thoughts(player.rollout, self.field)
         return shown
 

@@ -9,7 +9,7 @@ const EXAMPLE = ["###########", "#S........#", "#....#....#", "#....#..1.#", "#.
 export function startPlay() {
   const form = $("play-form"), canvas = $("play-canvas");
   const board = new Board(canvas), input = new Input(canvas, $("touch"));
-  let line = null, setup = null, now = null, trace = [], rivalTrace = [], before = performance.now(), agents = [], stopping = false;
+  let line = null, setup = null, now = null, trace = [], rivalTrace = [], before = performance.now(), agents = [], named = false;
   const delays = []; // milliseconds from an input to the picture that shows it, for tests and the curious
   globalThis.studioDelays = delays;
 
@@ -18,11 +18,13 @@ export function startPlay() {
     $("file-field").hidden = $("success-field").hidden = racing;
     $("rival-field").hidden = !racing;
     $("map-editor").hidden = !custom;
+    if (!named) form.file.value = `${form.task.value}-human.npz`;
     const able = agents.filter((agent) => agent.task === form.task.value).map((agent) => [agent.name, `${agent.agent.toUpperCase()} · ${agent.name}`]);
     const experts = form.task.value.endsWith("-3d") ? [["scripted", "Scripted walker"]] : [["astar", "A* expert"], ["human-like", "Human-like player"]];
     fill(form.rival, [...able, ...experts]);
   };
   form.map.value = localStorage.map ?? EXAMPLE;
+  form.file.oninput = () => { named = true; };
   form.onchange = choose;
   addEventListener("overview", ({ detail }) => {
     agents = detail.agents;
@@ -41,7 +43,6 @@ export function startPlay() {
 
   function connect(first) {
     complain("");
-    stopping = false;
     setup = now = null;
     line = socket("/play", {
       first,
