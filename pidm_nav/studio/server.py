@@ -143,7 +143,7 @@ def make_app(folder: Path, token: str) -> ASGIApp:
 
     async def world(request: Request) -> Response:
         task, env_kwargs = msgspec.json.decode(await _body(request, MOST_MESSAGE), type=World).resolve()
-        return _json({"task": task.name, "title": task.title, "map": picture(task.layout(env_kwargs))})
+        return _json({"task": task.name, "title": task.title, "map": picture(task.layout(env_kwargs) if task.shows_goals else None)})
 
     async def upload(request: Request) -> Response:
         path = place.file(request.path_params["name"])

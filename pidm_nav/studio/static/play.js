@@ -1,5 +1,5 @@
 // Record demonstrations, or race against an agent.
-import { $, complain, fill, refresh, socket } from "./app.js";
+import { $, ask, complain, fill, refresh, socket } from "./app.js";
 import { Board, drawPicture, readState } from "./draw.js";
 import { Input } from "./input.js";
 
@@ -9,7 +9,7 @@ const EXAMPLE = ["###########", "#S........#", "#....#....#", "#....#..1.#", "#.
 export function startPlay() {
   const form = $("play-form"), canvas = $("play-canvas");
   const board = new Board(canvas), input = new Input(canvas, $("touch"));
-  let line = null, setup = null, now = null, trace = [], rivalTrace = [], before = performance.now(), agents = [], named = false;
+  let line = null, setup = null, now = null, trace = [], rivalTrace = [], before = performance.now(), agents = [], named = false, shown = "";
   const delays = []; // milliseconds from an input to the picture that shows it, for tests and the curious
   globalThis.studioDelays = delays;
 
@@ -22,10 +22,27 @@ export function startPlay() {
     const able = agents.filter((agent) => agent.task === form.task.value).map((agent) => [agent.name, `${agent.agent.toUpperCase()} · ${agent.name}`]);
     const experts = form.task.value.endsWith("-3d") ? [["scripted", "Scripted walker"]] : [["astar", "A* expert"], ["human-like", "Human-like player"]];
     fill(form.rival, [...able, ...experts]);
+    preview();
   };
+  const world = () => ({ task: form.task.value, map: form.task.value === "custom" ? form.map.value : null });
+  // The map that is chosen, before anything starts, or what is wrong with it.
+  async function preview() {
+    if (line || !form.task.value) return;
+    const asked = JSON.stringify(world());
+    if (asked === shown) return;
+    shown = asked;
+    try {
+      const { map } = await ask("/api/world", world());
+      if (line || asked !== shown) return;
+      complain("");
+      board.use(map);
+      if (map) { board.begin(); board.goals(map.goals.map(([x, y]) => ({ x, y, reached: false }))); board.agent({ x: map.starts[0][0], y: map.starts[0][1] }, "agent"); }
+    } catch (error) { complain(error.message); }
+  }
   form.map.value = localStorage.map ?? EXAMPLE;
   form.file.oninput = () => { named = true; };
   form.onchange = choose;
+  form.map.oninput = preview;
   addEventListener("overview", ({ detail }) => {
     agents = detail.agents;
     fill(form.task, [...detail.tasks.map((task) => [task.name, task.title]), ["custom", "A map of your own"]]);
@@ -35,10 +52,9 @@ export function startPlay() {
 
   form.onsubmit = (event) => {
     event.preventDefault();
-    const world = { task: form.task.value, map: form.task.value === "custom" ? form.map.value : null };
-    if (world.map) localStorage.map = world.map;
+    if (world().map) localStorage.map = world().map;
     const racing = form.mode.value === "race";
-    connect({ world, file: racing ? null : form.file.value.trim(), rival: racing ? form.rival.value : null, only_success: !racing && form.only_success.checked });
+    connect({ world: world(), file: racing ? null : form.file.value.trim(), rival: racing ? form.rival.value : null, only_success: !racing && form.only_success.checked });
   };
 
   function connect(first) {
@@ -49,7 +65,7 @@ export function startPlay() {
       hear: (told) => (setup ? update(told) : begin(told)),
       picture: (blob) => drawPicture(canvas, blob),
       closed: (refused) => {
-        line = null; input.active = false;
+        line = null; input.active = false; shown = "";
         const over = now?.phase === "over";
         if (over || refused) delete sessionStorage.session;
         $("session").hidden = true; form.hidden = false;
