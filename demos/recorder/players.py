@@ -22,9 +22,13 @@ class Player:
     def __init__(self, policy: Policy, env: VectorEnv[Any, Any, Any]) -> None:
         self.policy, self.env = policy, env
 
-    def reset(self, seed: int) -> None:
-        """Begin an episode."""
+    def reset(self, seed: int, state: NDArray[Any] | None = None) -> None:
+        """Begin an episode; one of a 2D task may begin at a state vector."""
         self.rollout = Rollout(self.policy, self.env, [seed])
+        if state is not None:
+            options = {"state": state[None]}
+            self.rollout.observation, self.rollout.infos = self.env.reset(seed=seed, options=options)
+            self.rollout.states = state[None]
         self.trace: list[NDArray[Any]] = []
         self._look()
 
@@ -33,13 +37,6 @@ class Player:
         if not self.rollout.done:
             self.rollout.step()
             self._look()
-
-    def put(self, state: NDArray[Any]) -> None:
-        """Put the running episode of a 2D task at a state vector."""
-        env: Any = self.env.unwrapped
-        env.set_state(state[None])
-        self.rollout.states, self.rollout.observation = state[None], env.world.observe(state[None])
-        self._look()
 
     def _look(self) -> None:
         self.state: NDArray[Any] = self.rollout.states[0]  # the observation where there is no state vector

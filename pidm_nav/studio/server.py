@@ -59,7 +59,10 @@ class Studio:
                 raise ValueError("that session is over: begin a new one")
             return begin.resume, self.seats[begin.resume]
         if len(self.seats) >= MOST_SEATS:
-            raise ValueError(f"{MOST_SEATS} people are playing: wait until one of them stops")
+            left = {name: seat.left for name, seat in self.seats.items() if seat.connection is None}
+            if not left:
+                raise ValueError(f"{MOST_SEATS} people are playing: wait until one of them stops")
+            self.leave(min(left, key=left.__getitem__))
         name = secrets.token_urlsafe(12)
         self.seats[name] = seat = play.Seat.take(begin, self.folder)
         return name, seat
@@ -143,7 +146,8 @@ def make_app(folder: Path, token: str) -> ASGIApp:
 
     async def world(request: Request) -> Response:
         task, env_kwargs = msgspec.json.decode(await _body(request, MOST_MESSAGE), type=World).resolve()
-        return _json({"task": task.name, "title": task.title, "map": picture(task.layout(env_kwargs) if task.shows_goals else None)})
+        layout = task.layout(env_kwargs) if task.shows_goals else None
+        return _json({"task": task.name, "title": task.title, "map": picture(layout)})
 
     async def upload(request: Request) -> Response:
         path = place.file(request.path_params["name"])
@@ -274,13 +278,16 @@ async def _listen(socket: WebSocket, kind: Any, hear: Callable[[Any], None], ste
         while True:
             hear(msgspec.json.decode(await socket.receive_text(), type=kind))
 
-    listening = asyncio.create_task(listen())
-    done, pending = await asyncio.wait({listening, stepping}, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
-    for task in done:
-        task.result()
+    both = {asyncio.create_task(listen()), stepping}
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in both:
+            task.cancel()
+        ends = await asyncio.gather(*both, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
 
 
 def _jpeg(frame: Any) -> bytes:

@@ -153,11 +153,11 @@ class Watch:
         """Whether every player's episode has ended."""
         return all(player.rollout.done for player in self.players)
 
-    def restart(self) -> None:
-        """Begin the episode anew."""
+    def restart(self, state: NDArray[Any] | None = None) -> None:
+        """Begin the episode anew, from its start or from a state."""
         for player, mind in zip(self.players, self.minds, strict=True):
             mind.forget()
-            player.reset(self.seed)
+            player.reset(self.seed, state)
 
     def step(self) -> None:
         """Let every player act once."""
@@ -170,10 +170,7 @@ class Watch:
         goals = goals_of(self.players[0].state)
         count = int(reached) if goals_reached is None else int(np.clip(goals_reached, 0, len(goals) - 1))
         wanted = position if at is None else np.nan_to_num(np.array(at, np.float64))
-        free = self._free_place(wanted)
-        self.restart()
-        for player in self.players:
-            player.put(join_state(free, goals, np.array(count)))
+        self.restart(join_state(self._free_place(wanted), goals, np.array(count)))
 
     def _free_place(self, wanted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the place nearest to a wanted one where the agent touches no wall."""

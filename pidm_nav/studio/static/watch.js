@@ -9,6 +9,7 @@ export function startWatch() {
   const form = $("watch-form"), canvas = $("watch-canvas"), board = new Board(canvas);
   let line = null, setup = null, now = null, agents = [], wanted = null, dragged = null, traces = [];
 
+  globalThis.studioWatched = () => now; // for tests and the curious
   const choose = () => {
     const able = agents.filter((agent) => agent.task === form.task.value).map((agent) => [agent.name, `${agent.agent.toUpperCase()} from ${agent.demos} · ${agent.name}`]);
     fill(form.first, [...able, ...EXPERTS]);
