@@ -17,7 +17,7 @@ PORTS = range(8400, 8420)
 
 @dataclass(frozen=True)
 class Studio:
-    """Record, train and watch in a browser, on this machine or on a server without a display.
+    """Record, train and watch in a browser; the machine itself needs no display.
 
     Recordings and agents are files in --folder, which the other commands read too. The link holds a random token,
     without which nobody can use the studio.
