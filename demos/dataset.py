@@ -59,8 +59,13 @@ class Summary:
 class Source(msgspec.Struct):
     """What the package itself reads in a dataset's `source`; anything else may stand there too."""
 
+    made_by: str = "unknown"
     env_kwargs: dict[str, Any] = {}
     parts: list[Source] = []
+
+    def __post_init__(self) -> None:
+        if "\n" not in self.env_kwargs.get("layout", "\n"):  # no file may name another one to be read
+            raise ValueError("env_kwargs name the file of a map: the map's text is needed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +205,7 @@ class DemoDataset:
 def _plain(source: Mapping[str, Any]) -> Any:
     """Return a JSON-plain copy, with NumPy's numbers and arrays converted."""
     try:
-        return json.loads(json.dumps(dict(source), default=lambda value: value.tolist()))
+        return json.loads(json.dumps(dict(source), default=lambda value: value.tolist(), allow_nan=False))
     except AttributeError as error:
         raise ValueError(f"a dataset's source holds a {type(error.obj).__name__}: use JSON-plain values") from None
     except (TypeError, RecursionError):

@@ -160,7 +160,7 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
     ("change", "words"),
     [
         ({"version": np.array(99)}, ["version is 99", "install a newer"]),
-        ({"version": np.array("one")}, ["version is one"]),
+        ({"version": np.array("one")}, ["version is 'one'"]),
         ({"metadata": np.array("{")}, []),
         ({"metadata": np.array("[]")}, []),
         ({"metadata": np.array("{}")}, ["incomplete", "task"]),
@@ -261,10 +261,10 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_unfit_targets_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"does not end in \.npz"):
+    with pytest.raises(ValueError, match=r"ends in \.npz"):
         save_demos(wander(), tmp_path / "demos.hdf5")
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"cannot write '.*file/demos\.npz'"):
+    with pytest.raises(OSError, match=r"cannot write to '.*file'"):
         save_demos(wander(), tmp_path / "file" / "demos.npz")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(IsADirectoryError, match="is a folder"):
@@ -315,7 +315,7 @@ def test_compact_files_are_checked(tmp_path):
     data = load_demos(compact(tmp_path))
     assert data.task == "zigzag" and data[0].truncated and not data[0].success
     refused(compact(tmp_path, states=np.zeros((7, 20))), "goals of none of our tasks")
-    refused(compact(tmp_path, states=np.zeros(7)), "goals of none of our tasks")
+    refused(compact(tmp_path, states=np.zeros(7)), "observations have shape (7,)")
     refused(compact(tmp_path, lengths=np.array([5])), "does not fit")
     refused(compact(tmp_path, actions=np.full((6, 2), np.nan)), "NaN")
 
