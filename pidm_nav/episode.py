@@ -50,7 +50,7 @@ class Episode:
             raise ValueError(f"rewards have shape {rewards.shape}: {steps} actions need ({steps},)")
         infos = {str(key): _checked(f"info {key!r}", value, None) for key, value in self.infos.items()}
         for key, array in infos.items():
-            if array.ndim == 0 or len(array) not in (steps, steps + 1):
+            if array.ndim == 0 or len(array) not in (steps, steps + 1) or (key == "goals_reached" and array.ndim > 1):
                 raise ValueError(f"info {key!r} has shape {array.shape}: it needs {steps} or {steps + 1} rows")
         checked: dict[str, Any] = {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos}
         for name in ("terminated", "truncated"):

@@ -64,7 +64,10 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     source = json.dumps({"task": dataset.task, "source": dataset.source})
     try:
         with temporary_folder(store) as folder:
-            _check_room(folder, dataset, source)
+            with (folder / "room").open("wb") as file:  # HDF5 ends the process on a full disk: is there room?
+                for _ in range(0, most_bytes(dataset, source), 2**18):
+                    file.write(bytes(2**18))
+            (folder / "room").unlink()
             with patch.dict(os.environ, {STORE: str(folder)}), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Minari warns about every optional field
                 stored = minari.create_dataset_from_buffers(
@@ -72,6 +75,7 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
                     [_buffer(index, episode) for index, episode in enumerate(dataset)],
                     algorithm_name=str(dataset.source.get("made_by", "unknown")),
                     description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
+                    jpeg_encoding=False,  # it would change the pixels
                     **_environment(dataset),
                 )
                 # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
@@ -85,6 +89,8 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     except OSError as error:
         reason = error.strerror or error
         raise OSError(f"cannot write Minari's '{dataset_id}' to '{store}' ({reason}): make room there") from None
+    except Exception as error:  # such as an info whose name HDF5 does not take
+        raise ValueError(f"Minari cannot store this dataset as '{dataset_id}': {error}") from None
 
 
 def from_minari(dataset_id: str) -> DemoDataset:
@@ -114,17 +120,13 @@ def check_id(dataset_id: str, force: bool = True) -> None:
         raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
 
 
-def _check_room(folder: Path, dataset: DemoDataset, source: str) -> None:
-    """Fill the room that the dataset may take at most, and give it back: HDF5 crashes when a disk is full."""
+def most_bytes(dataset: DemoDataset, source: str) -> int:
+    """Return more bytes than Minari takes for a dataset: HDF5 adds to each array, and fills its last chunk up."""
     arrays = [
         array for episode in dataset for array in (episode.observations, episode.actions, *episode.infos.values())
     ]
-    most = 2**18 + len(source) + 16 * dataset.observation_dim + 2**12 * (len(arrays) + 3 * len(dataset))
-    most += 2 * sum(array.nbytes for array in arrays) + 16 * dataset.num_steps
-    with (folder / "room").open("wb") as file:
-        for first in range(0, most, 2**20):
-            file.write(bytes(min(2**20, most - first)))
-    (folder / "room").unlink()
+    overhead = 2**18 + len(source) + 16 * dataset.observation_dim + 2**12 * (len(arrays) + 3 * len(dataset))
+    return overhead + 2 * sum(array.nbytes for array in arrays) + 16 * dataset.num_steps
 
 
 def _buffer(index: int, episode: Episode) -> Any:
@@ -201,23 +203,18 @@ def _origin(dataset_id: str, metadata: Metadata) -> Origin:
 
 
 def _environment(dataset: DemoDataset) -> dict[str, Any]:
-    """Return the environment that Minari keeps with the dataset, or only spaces where it cannot be made."""
+    """Return the environment that Minari keeps with the dataset, and spaces of their own where it has others."""
     shape, images = dataset[0].observations.shape[1:], dataset[0].observations.ndim == 4
-    low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
-    kept: dict[str, Any] = {
-        "observation_space": gym.spaces.Box(low, high, shape, dtype),
-        "action_space": gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32),
-    }
-    if images:
-        kept["jpeg_encoding"] = False  # it would change the pixels
     try:
         env = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
+        env.close()
     except Exception:  # whatever another's environment may raise: the data are good without it
-        return kept
-    env.close()
-    if env.observation_space.shape == shape and env.action_space.shape == (dataset.action_dim,):
-        kept |= {"observation_space": env.observation_space, "action_space": env.action_space}
-    return {"env": env, **kept}
+        env = None
+    if env and env.observation_space.shape == shape and env.action_space.shape == (dataset.action_dim,):
+        return {"env": env}
+    low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
+    actions = gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32)
+    return {"env": env, "observation_space": gym.spaces.Box(low, high, shape, dtype), "action_space": actions}
 
 
 def _store() -> Path:

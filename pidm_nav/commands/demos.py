@@ -135,7 +135,7 @@ class Replay:
         if self.gif is not None:
             episode = self.episode or 0
             frames = demo_frames(dataset, episode, self.size)
-            write_video(frames, self.gif, self.fps or find_task(dataset.task).fps)
+            write_video(frames, self.gif, find_task(dataset.task).fps if self.fps is None else self.fps)
             say(f"{counted(len(frames) - 1, 'step')} of episode {episode} drawn to {self.gif}")
         if not self.check:
             return
