@@ -75,7 +75,6 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
                     [_buffer(index, episode) for index, episode in enumerate(dataset)],
                     algorithm_name=str(dataset.source.get("made_by", "unknown")),
                     description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
-                    jpeg_encoding=False,  # it would change the pixels
                     **_environment(dataset),
                 )
                 # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
@@ -168,8 +167,8 @@ def _find_arrays(file: Any, index: int) -> dict[str, Any]:
     group = file[f"episode_{index}"]
     found = {name: group[name] for name in ARRAYS}
     for name, array in found.items():
-        if not hasattr(array, "shape"):
-            raise ValueError(f"its {name} are a dict or a tuple: arrays are needed")
+        if not hasattr(array, "shape") or array.dtype.kind not in "fiub":
+            raise ValueError(f"its {name} are a dict, a tuple or no numbers: arrays of numbers are needed")
     lengths = (len(group["rewards"]), len(group["rewards"]) + 1)
     for name, array in group.get("infos", {}).items():
         if getattr(array, "shape", ()) and array.dtype.kind in "fiub" and len(array) in lengths:
@@ -205,16 +204,18 @@ def _origin(dataset_id: str, metadata: Metadata) -> Origin:
 def _environment(dataset: DemoDataset) -> dict[str, Any]:
     """Return the environment that Minari keeps with the dataset, and spaces of their own where it has others."""
     shape, images = dataset[0].observations.shape[1:], dataset[0].observations.ndim == 4
+    kept: dict[str, Any] = {"jpeg_encoding": False} if images else {}  # it would change the pixels
     try:
-        env = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
+        env = kept["env"] = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
         env.close()
+        if env.observation_space.shape == shape and env.action_space.shape == (dataset.action_dim,):
+            return kept
     except Exception:  # whatever another's environment may raise: the data are good without it
-        env = None
-    if env and env.observation_space.shape == shape and env.action_space.shape == (dataset.action_dim,):
-        return {"env": env}
+        kept.pop("env", None)
     low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
-    actions = gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32)
-    return {"env": env, "observation_space": gym.spaces.Box(low, high, shape, dtype), "action_space": actions}
+    kept["observation_space"] = gym.spaces.Box(low, high, shape, dtype)
+    kept["action_space"] = gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32)
+    return kept
 
 
 def _store() -> Path:

@@ -21,33 +21,28 @@ from pidm_nav.world2d.state import goals_of
 CONFIG, TRAJECTORY = "_env_config.yaml", "_trajectory_data.npz"
 
 
-class Action(msgspec.Struct):
-    """The noise on actions, and the part of the stick's way that does nothing."""
+# What we read of an environment's description; its names are the paper's.
 
+
+class _Action(msgspec.Struct):
     add_transition_noise: bool
     transition_gaussian_noise_std: tuple[float, float]
     control_deadzone: float
 
 
-class Randomisation(msgspec.Struct):
-    """What is drawn for each episode."""
-
+class _Randomisation(msgspec.Struct):
     randomise_agent_spawn: bool
     randomise_goal_positions: bool
 
 
-class Goal(msgspec.Struct):
-    """In which order the goals of the map are visited."""
-
+class _Goal(msgspec.Struct):
     goal_ordering: list[int]
-    randomisation: Randomisation
+    randomisation: _Randomisation
 
 
-class Config(msgspec.Struct):
-    """What we read of an environment's description."""
-
-    action: Action
-    goal: Goal
+class _Config(msgspec.Struct):
+    action: _Action
+    goal: _Goal
     layout: str
     room_size: tuple[int, int]
 
@@ -84,16 +79,15 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
         text = path.read_bytes()
         if len(text) > 2**20 or b"<<" in text:  # merged keys can grow without limit
             raise ValueError("it is too long")
-        config = msgspec.yaml.decode(text, type=Config)
+        config = msgspec.yaml.decode(text, type=_Config)
         layout = Layout.parse(config.layout, config.room_size, config.goal.goal_ordering)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"'{path}' does not describe an environment ({str(error).splitlines()[0]})") from None
     noise_std = config.action.transition_gaussian_noise_std[0] if config.action.add_transition_noise else 0.0
     env_kwargs = {"noise_std": noise_std, "deadzone": config.action.control_deadzone, **RECORDED_DYNAMICS}
-    if config.goal.randomisation.randomise_agent_spawn:
-        env_kwargs["random_start"] = True
-    if config.goal.randomisation.randomise_goal_positions:
-        env_kwargs["random_goals"] = True
+    drawn = config.goal.randomisation
+    env_kwargs |= {"random_start": True} if drawn.randomise_agent_spawn else {}
+    env_kwargs |= {"random_goals": True} if drawn.randomise_goal_positions else {}
     return layout, env_kwargs
 
 
