@@ -20,6 +20,7 @@ from pidm_nav.world2d.physics import SPEED, Physics
 from pidm_nav.world2d.state import POSITION, REACHED, current_goals, join_state, shift_goals, split_state, state_size
 
 SIGMAS = 6.0  # noise beyond this many standard deviations is called impossible
+AT_ONCE = 2**28  # bytes of observations that are simulated again at once
 ROUNDING = 0.002  # px: positions have three decimals and were stored as float32
 
 
@@ -135,7 +136,9 @@ class _Replay(NamedTuple):
 
 def _resimulate(dataset: DemoDataset, indices: list[int]) -> Iterator[Mismatch]:
     """Step the seeded episodes again; yield the first difference of each."""
-    rows, longest = find_task(dataset.task).rows_for(len(indices)), max(len(dataset[index]) for index in indices)
+    longest = max(len(dataset[index]) for index in indices)
+    fitting = AT_ONCE // (longest * dataset[0].observations[0].nbytes)
+    rows = min(find_task(dataset.task).rows_for(len(indices)), max(fitting, 1))
     with _environment(dataset, rows, longest + 1) as env:
         for first in range(0, len(indices), rows):
             some = indices[first : first + rows]

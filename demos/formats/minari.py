@@ -150,9 +150,10 @@ def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
     spaces = {name: _parse(text, Space) for name, text in texts.items()}
     with h5py.File(path) as file:
         indices = range(metadata.total_episodes)
-        check_size(size for index in indices for size in map(_size_of, _find_arrays(file, index).values()))
+        found = (array for index in indices for array in _find_arrays(file, index).values())
+        check_size((max(array.shape, array.chunks or (), key=math.prod), array.dtype) for array in found)
         for index in indices:
-            arrays = {name: found[()] for name, found in _find_arrays(file, index).items()}
+            arrays = {name: array[()] for name, array in _find_arrays(file, index).items()}
             for name, space in spaces.items():
                 if arrays[name].shape[1:] != space.shape:  # such as images in JPEG
                     raise ValueError(f"its {name} are not arrays of their space's shape {space.shape}")
@@ -178,11 +179,6 @@ def _find_arrays(file: Any, index: int) -> dict[str, Any]:
     if len(found) > len(ARRAYS) + MAX_INFOS:
         raise ValueError(f"it has {len(found) - len(ARRAYS)} infos: {MAX_INFOS} is the most")
     return found
-
-
-def _size_of(array: Any) -> tuple[tuple[int, ...], Any]:
-    """Return the shape that takes the most memory when an array is read, the whole or one chunk, and its type."""
-    return max(array.shape, array.chunks or (), key=math.prod), array.dtype
 
 
 def _parse(text: str | bytes, kind: type[Document]) -> Document:
