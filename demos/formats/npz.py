@@ -86,7 +86,7 @@ def save_demos(dataset: DemoDataset, target: str | Path) -> None:
         return
     check_output(str(target), force=True)
     keys = sorted({key for episode in dataset for key in episode.infos})
-    metadata = {"task": dataset.task, "source": dataset.source}
+    metadata: dict[str, Any] = {"task": dataset.task, "source": dataset.source}
     metadata |= {"seeds": [episode.seed for episode in dataset], "infos": keys}
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array(FORMAT),
