@@ -59,8 +59,13 @@ class Summary:
 class Source(msgspec.Struct):
     """What the package itself reads in a dataset's `source`; anything else may stand there too."""
 
+    made_by: str = "unknown"
     env_kwargs: dict[str, Any] = {}
     parts: list[Source] = []
+
+    def __post_init__(self) -> None:
+        if "\n" not in str(self.env_kwargs.get("layout", "\n")):  # no file may name another one to be read
+            raise ValueError("env_kwargs name the file of a map: the map's text is needed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,11 +205,10 @@ class DemoDataset:
 def _plain(source: Mapping[str, Any]) -> Any:
     """Return a JSON-plain copy, with NumPy's numbers and arrays converted."""
     try:
-        return json.loads(json.dumps(dict(source), default=lambda value: value.tolist()))
-    except AttributeError as error:
-        raise ValueError(f"a dataset's source holds a {type(error.obj).__name__}: use JSON-plain values") from None
-    except (TypeError, RecursionError):
-        raise ValueError("a dataset's source must be JSON-plain: string keys, and a few levels at most") from None
+        return json.loads(json.dumps(dict(source), default=lambda value: value.tolist(), allow_nan=False))
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        needed = "numbers that are finite, texts, lists, and mappings with texts as keys, a few levels deep"
+        raise ValueError(f"a dataset's source must be plain JSON: {needed}") from None
 
 
 def _arguments(source: Mapping[str, Any]) -> list[dict[str, Any]]:

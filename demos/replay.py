@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
@@ -18,6 +20,7 @@ from pidm_nav.world2d.physics import SPEED, Physics
 from pidm_nav.world2d.state import POSITION, REACHED, current_goals, join_state, shift_goals, split_state, state_size
 
 SIGMAS = 6.0  # noise beyond this many standard deviations is called impossible
+AT_ONCE = 2**28  # bytes of observations that are simulated again at once
 ROUNDING = 0.002  # px: positions have three decimals and were stored as float32
 
 
@@ -49,14 +52,15 @@ def demo_states(dataset: DemoDataset, index: int) -> NDArray[np.float32]:
     """Return the state vectors (T+1, D) of an episode, also where goals were observed relatively or not at all."""
     episode = demo_episode(dataset, index)
     states = episode.infos.get("states", episode.observations)
-    if states.ndim != 2:
-        raise ValueError("these demonstrations hold images only: positions are needed")
-    if "states" in episode.infos or not find_task(dataset.task).shows_goals:
+    if states.ndim != 2 or len(states) != len(episode) + 1 or states.shape[1] < 2:
+        raise ValueError("these demonstrations hold no states, but images or single numbers: positions are needed")
+    if not find_task(dataset.task).shows_goals:
         return states
     layout = demo_layout(dataset)
     if states.shape[1] >= state_size(layout.num_goals):
+        relative = "states" not in episode.infos and dataset.env_kwargs.get("relative_goals")
         states = states[:, : state_size(layout.num_goals)]
-        return shift_goals(states, 1) if dataset.env_kwargs.get("relative_goals") else states
+        return shift_goals(states, 1) if relative else states
     reached = episode.infos.get("goals_reached", np.zeros(len(states)))
     goals = np.broadcast_to(layout.goals, (len(states), *layout.goals.shape))
     return join_state(states[:, POSITION], goals, reached.astype(np.int64))
@@ -73,12 +77,29 @@ def demo_frames(dataset: DemoDataset, index: int, size: int) -> list[NDArray[np.
     """Return the pictures of an episode: its own, drawn over its map, or filmed while it is played again."""
     task, episode = find_task(dataset.task), demo_episode(dataset, index)
     states = demo_states(dataset, index) if task.shows_goals else episode.observations
+    if states.ndim == 4 and states.shape[3] != 3:
+        raise ValueError(f"images of shape {states.shape[1:]} cannot be drawn: they need three colors")
     if task.shows_goals or states.ndim == 4 or episode.seed is None:
         return task.draw(states, dataset.env_kwargs, size)
-    with closing(task.make_vec(1, len(episode), "rgb_array", **dataset.env_kwargs)) as env:
-        frames: list[NDArray[np.uint8]] = []
+    frames: list[NDArray[np.uint8]] = []
+    with _environment(dataset, 1, len(episode), "rgb_array") as env:
         rollout(_Replay([episode]), env, [episode.seed], watch=lambda running: frames.append(running.picture(0)))
     return frames
+
+
+@contextmanager
+def _environment(
+    dataset: DemoDataset, rows: int, max_steps: int, render_mode: str | None = None
+) -> Iterator[VectorEnv[Any, Any, Any]]:
+    """Make the environment of a dataset, whose arguments may be from anywhere; what it cannot do is one sentence."""
+    task = find_task(dataset.task)
+    try:
+        with closing(task.make_vec(rows, max_steps, render_mode, **dataset.env_kwargs)) as env:
+            yield env
+    except (ValueError, OSError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # whatever an environment may raise
+        raise ValueError(f"{task.name} cannot be played with {reprlib.repr(dataset.env_kwargs)}: {error}") from None
 
 
 def check_demos(dataset: DemoDataset) -> Check:
@@ -115,9 +136,10 @@ class _Replay(NamedTuple):
 
 def _resimulate(dataset: DemoDataset, indices: list[int]) -> Iterator[Mismatch]:
     """Step the seeded episodes again; yield the first difference of each."""
-    task = find_task(dataset.task)
-    rows, longest = task.rows_for(len(indices)), max(len(dataset[index]) for index in indices)
-    with closing(task.make_vec(rows, longest + 1, **dataset.env_kwargs)) as env:
+    longest = max(len(dataset[index]) for index in indices)
+    fitting = AT_ONCE // (longest * dataset[0].observations[0].nbytes)
+    rows = min(find_task(dataset.task).rows_for(len(indices)), max(fitting, 1))
+    with _environment(dataset, rows, longest + 1) as env:
         for first in range(0, len(indices), rows):
             some = indices[first : first + rows]
             episodes = [dataset[index] for index in some]

@@ -39,7 +39,7 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
             # The wider a dataset spreads, the deeper it lies: a narrow one would vanish under it.
             style: Any = {"zorder": 2 + 0.9 / (1 + visited), "alpha": float(np.clip(14 / len(traces), 0.3, 0.9))}
             ax.add_collection(LineCollection(traces, colors=color, linewidths=0.8, capstyle="round", **style))
-            entries[f"{label} ({len(traces)})"] = color
+            entries[f"{label} ({len(traces)})".replace("$", r"\$")] = color  # "$" would begin a formula
         ax.set_title(task_title(next(iter(members.values())).task), fontsize=12)
         place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2, "handlelength": 1.4}
         ax.legend(handles=legend_entries(entries, linewidth=2.5), frameon=False, fontsize=9, **place)

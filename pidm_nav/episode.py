@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from pidm_nav.world2d.state import REACHED, has_goal_flags
 
 Array = NDArray[Any]
+LARGEST = 1e9  # the largest number in observations and actions; training squares and sums them in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +37,10 @@ class Episode:
         if steps == 0:
             raise ValueError("an episode has no actions: leave empty episodes out")
         for name, array in (("observations", observations), ("actions", actions)):
-            if (array.ndim != 2 and not (images and array is observations)) or array.shape[1] == 0:
+            if (array.ndim != 2 and not (images and array is observations)) or 0 in array.shape[1:]:
                 raise ValueError(f"{name} have shape {array.shape}: one row of numbers per step is needed")
+            if max(array.max(initial=0), -array.min(initial=0)) > LARGEST:
+                raise ValueError(f"{name} have a number beyond {LARGEST:g}: drop that episode, or scale its numbers")
         if len(observations) != steps + 1:
             raise ValueError(
                 f"an episode has {len(observations)} observations for {steps} actions: "
@@ -46,12 +50,18 @@ class Episode:
             raise ValueError(f"rewards have shape {rewards.shape}: {steps} actions need ({steps},)")
         infos = {str(key): _checked(f"info {key!r}", value, None) for key, value in self.infos.items()}
         for key, array in infos.items():
-            if array.ndim == 0 or len(array) not in (steps, steps + 1):
+            if array.ndim == 0 or len(array) not in (steps, steps + 1) or (key == "goals_reached" and array.ndim > 1):
                 raise ValueError(f"info {key!r} has shape {array.shape}: it needs {steps} or {steps + 1} rows")
-        seed = None if self.seed is None else int(self.seed)
-        ends = {"terminated": bool(self.terminated), "truncated": bool(self.truncated)}
-        checked = {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos, "seed": seed}
-        for name, value in (checked | ends).items():
+        checked: dict[str, Any] = {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos}
+        for name in ("terminated", "truncated"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} is {reprlib.repr(getattr(self, name))}: it must be True or False")
+            checked[name] = bool(getattr(self, name))
+        if self.seed is not None:
+            if not (isinstance(self.seed, int | np.integer) and 0 <= self.seed < 2**63):
+                raise ValueError(f"the seed is {reprlib.repr(self.seed)}: it must be a whole number of 0 or more")
+            checked["seed"] = int(self.seed)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:

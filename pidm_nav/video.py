@@ -112,8 +112,8 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
     """
     path = Path(path)
     check_video_name(path)
-    if every < 1 or fps <= 0:
-        raise ValueError(f"every is {every} and fps is {fps}: use at least 1 and a positive number")
+    if every < 1 or not 0.1 <= fps <= 1000:
+        raise ValueError(f"every is {every} and fps is {fps}: use at least 1, and 0.1 to 1000 frames per second")
     kept = list(frames)
     kept = kept[::every] + (kept[-1:] if (len(kept) - 1) % every else [])  # the last frame shows how it ends
     if not kept or any(frame.shape != kept[0].shape for frame in kept):

@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,11 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
     [
         (["--task", "maze", "--out", "old.npz"], "'old.npz' exists: choose another name, or --force"),
         (["--task", "maze", "--out", "new.h5"], "give a name that ends in .npz"),
+        (["--task", "maze", "--out", "minari:x"], "'x' is not a Minari id"),
+        (["--task", "maze", "--out", "minari:k/z-v0"], "'k/z-v0' is not a Minari id"),
+        (["--task", "maze", "--out", "map.txt/x.npz"], "cannot write to 'map.txt'"),
+        (["--task", "maze", "--speed", "nan"], "speed is nan"),
+        (["--task", "maze", "--seed", "nan"], "--seed"),
         (["--task", "mase"], "no task is called 'mase': did you mean 'maze'?"),
         ([], "no task given: add --task"),
         (["--task", "custom"], "--task custom needs --layout"),
@@ -270,7 +276,22 @@ def test_info_takes_other_environments_and_refuses_none(tmp_path, capsys, refuse
     refused("swing.npz", "demos", "info", tmp_path / "more" / "swing.npz")
 
 
+def test_info_prints_what_files_say_as_it_is(tmp_path, capsys):
+    episode = Episode(np.zeros((3, 4)), np.zeros((2, 1)), np.zeros(2), False, True)
+    save_demos(DemoDataset("Swing[/b]-v1", (episode,), {"made_by": "[/red]\x1b[31m"}), tmp_path / "[bold]x.npz")
+    run("demos", "info", tmp_path / "[bold]x.npz")
+    shown = capsys.readouterr().out
+    assert "[/red]\\x1b[31m" in shown and "Swing[/b]-v1" in shown and "[bold]x" in shown and "\x1b" not in shown
+
+
 # ---- convert
+
+
+def test_leftovers_of_dead_processes_are_ignored_and_removed(four_room, tmp_path):
+    name = f".there.{socket.gethostname()}-{2**22 + 1}.tmp.npz"  # no process has such a number
+    (tmp_path / name).write_text("half a file")
+    run("demos", "convert", four_room, tmp_path / "there.npz")
+    assert os.listdir(tmp_path) == ["there.npz"]
 
 
 def test_convert_through_every_format(four_room, tmp_path, monkeypatch, refused):
@@ -279,7 +300,10 @@ def test_convert_through_every_format(four_room, tmp_path, monkeypatch, refused)
     run("demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0")
     run("demos", "convert", "minari:pidmnav/four-room/astar-v0", tmp_path / "back.npz")
     assert (tmp_path / "back.npz").read_bytes() == four_room.read_bytes()
+    run("collect", "--task", "four-room", "--episodes", 1, "--out", "minari:pidmnav/four-room/one-v0")
+    assert len(load_demos("minari:pidmnav/four-room/one-v0")) == 1
     refused("already has", "demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0")
+    refused("already has", "collect", "--task", "maze", "--out", "minari:pidmnav/four-room/one-v0")
     run("demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0", "--force")
 
 
@@ -321,7 +345,32 @@ def test_replay_refuses(four_room, tmp_path, refused):
     refused("nothing to do", "demos", "replay", four_room)
     refused("no episode 3", "demos", "replay", four_room, "--gif", tmp_path / "x.gif", "--episode", 3)
     refused("must end in .gif or .mp4", "demos", "replay", four_room, "--gif", tmp_path / "x.avi")
+    for name, value in (("--episode", "-1"), ("--size", "-1"), ("--size", "nan"), ("--fps", "0"), ("--fps", "nan")):
+        refused(value, "demos", "replay", four_room, "--gif", tmp_path / "x.gif", name, value)
+    for fps in ("inf", "1e308", "1e-320"):
+        for name in ("x.gif", "x.mp4"):
+            refused(
+                "0.1 to 1000 frames per second", "demos", "replay", four_room, "--gif", tmp_path / name, "--fps", fps
+            )
     assert os.listdir(tmp_path) == []
+
+
+def test_environments_that_cannot_be_played_again_are_told(tmp_path, refused):
+    swings = collect(Swinger(), "Pendulum-v1", 1, max_steps=3)
+    for env_kwargs in ({"g": "x"}, {"rows": 3}, {"render_mode": 5}, {"self": 1}, {"unknown": 1}):
+        save_demos(DemoDataset("Pendulum-v1", swings.episodes, {"env_kwargs": env_kwargs}), tmp_path / "swing.npz")
+        refused("Pendulum-v1 cannot be", "demos", "replay", tmp_path / "swing.npz", "--check")
+    gray = Episode(np.zeros((3, 16, 16, 1), np.uint8), np.zeros((2, 1)), np.zeros(2), False, True)
+    save_demos(DemoDataset("Pendulum-v1", (gray,)), tmp_path / "gray.npz")
+    refused("need three colors", "demos", "replay", tmp_path / "gray.npz", "--gif", tmp_path / "x.gif")
+
+
+@pytest.mark.parametrize("infos", [{"states": np.zeros((10, 1))}, {"states": np.zeros((9, 20))}])
+def test_odd_states_are_refused(infos):
+    data = collect(Spinner(), "zigzag", 1, max_steps=9)
+    odd = DemoDataset("zigzag", (dataclasses.replace(data[0], infos=infos),))
+    with pytest.raises(ValueError, match="hold no states"):
+        demo_states(odd, 0)
 
 
 @pytest.mark.parametrize("kwargs", [{"relative_goals": True}, {"observe_goals": False}])

@@ -2,6 +2,9 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +17,8 @@ from hypothesis import strategies as st
 from pidm_nav import PAPER_TASKS, Layout
 from pidm_nav.demos import DemoDataset, Episode, from_minari, load_demos, save_demos, to_minari
 from pidm_nav.demos.collect import collect
+from pidm_nav.demos.formats.minari import most_bytes
+from pidm_nav.demos.formats.schema import check_size
 
 PAPER = {  # total steps, min, mean and max length, as the paper prints them
     "four_room_human": ("four-room", 5821, 103, "116.42", 154),
@@ -160,12 +165,21 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
     ("change", "words"),
     [
         ({"version": np.array(99)}, ["version is 99", "install a newer"]),
-        ({"version": np.array("one")}, ["version is one"]),
+        ({"version": np.array("one")}, ["version is 'one'"]),
         ({"metadata": np.array("{")}, []),
         ({"metadata": np.array("[]")}, []),
         ({"metadata": np.array("{}")}, ["incomplete", "task"]),
         ({"metadata": np.array("[" * 100_000)}, ["damaged"]),
         ({"metadata": metadata(task=3)}, ["Expected `str`, got `int`", "$.task"]),
+        ({"metadata": metadata(task="this:Zen-v0")}, ["'this:Zen-v0'", "leave it out of the name"]),
+        ({"metadata": metadata(source=5)}, ["Expected `object`, got `int`", "$.source"]),
+        ({"metadata": metadata(source={"made_by": 5})}, ["Expected `str`, got `int`", "$.made_by"]),
+        ({"metadata": metadata(source={"env_kwargs": {"layout": "/dev/zero"}})}, ["the map's text is needed"]),
+        ({"metadata": metadata(source={"env_kwargs": {"layout": 5}})}, ["the map's text is needed"]),
+        ({"metadata": metadata(source={"speed": float("nan")})}, ["damaged"]),
+        ({"metadata": metadata(infos=["goals_reached"] * 33)}, ["$.infos", "length <= 32"]),
+        ({"metadata": metadata(seeds=[-1, 8, 9])}, ["the seed is -1"]),
+        ({"metadata": metadata(seeds=[2**63, 8, 9])}, ["the seed is 9223372036854775808"]),
         ({"metadata": metadata(source=[])}, ["Expected `object`, got `array`", "$.source"]),
         ({"metadata": metadata(source={"env_kwargs": 3})}, ["Expected `object`, got `int`", "$.env_kwargs"]),
         ({"metadata": metadata(seeds=["one", None, 3])}, ["Expected `int | null`, got `str`", "$.seeds[0]"]),
@@ -176,14 +190,20 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
         ({"lengths": np.array([6.0, 6, 6])}, ["lengths"]),
         ({"lengths": np.array([], dtype=int)}, []),
         ({"lengths": np.array([6, 6])}, ["does not fit"]),
+        ({"lengths": np.array([2**63, 2**63, 18], dtype=np.uint64)}, ["lengths"]),
+        ({"lengths": np.ones(100_001, dtype=int)}, ["lengths"]),
+        ({"lengths": np.zeros(3, dtype=[("a", int)])}, ["lengths"]),
         ({"observations": np.zeros((18, 32))}, ["does not fit"]),
         ({"observations": np.full((21, 32), np.nan)}, ["NaN"]),
+        ({"observations": np.full((21, 32), 1e30)}, ["observations have a number beyond 1e+09"]),
         ({"observations": np.zeros((21, 32))}, ["goals of maze"]),
         ({"observations": np.zeros((21, 20))}, ["20 numbers"]),
         ({"actions": np.zeros(18)}, ["actions have shape"]),
         ({"actions": np.array(["up"] * 18)}, ["actions"]),
         ({"rewards": np.array(0.0)}, ["does not fit"]),
+        ({"rewards": np.zeros(18, dtype=[("a", float)])}, ["rewards are of type"]),
         ({"terminated": np.array([True])}, []),
+        ({"terminated": np.array(["False"] * 3)}, ["terminated is 'False': it must be True or False"]),
         ({"info_lengths/goals_reached": np.array([1, 1, 19])}, ["goals_reached"]),
     ],
 )
@@ -202,6 +222,47 @@ def test_missing_arrays_are_refused(tmp_path, name):
     del arrays[name]
     np.savez(path, **arrays)
     refused(path, str(path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "words"),
+    [
+        ((400_000_000,), "<f8", "3,052 MB of numbers, and a dataset may take 256 MB"),
+        ((100_000_000, 1), "|b1", "MB of numbers"),  # would become float32
+        ((), "<U500000000", "MB of numbers"),
+        ((20_000, 224, 224, 3), "|u1", "2,871 MB of images, and a dataset may take 2,048 MB"),
+        ((2**40, 2**40), "<f4", "MB of numbers"),
+        ((-1, 2**40), "<f4", "MB of numbers"),
+        ((10, 10), "<f4", "cut short"),
+        ((3,), "|O", "pickled objects"),
+    ],
+)
+def test_sizes_are_judged_by_the_headers(tmp_path, shape, dtype, words):
+    header = {"descr": dtype, "fortran_order": False, "shape": shape}
+    with zipfile.ZipFile(tmp_path / "large.npz", "w") as archive, archive.open("observations.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, header)
+    refused(tmp_path / "large.npz", "large.npz", words)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compression_that_unpacks_without_limit_is_refused(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "packed.npz", "w", method) as archive, archive.open("states.npy", "w") as member:
+        np.lib.format.write_array(member, np.zeros(9))
+    refused(tmp_path / "packed.npz", "not an npz file")
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
+    infos = {f"info {number}": np.zeros(1) for number in range(33)}
+    many = DemoDataset(
+        "Elsewhere-v0", (Episode(np.zeros((2, 1)), np.zeros((1, 1)), np.zeros(1), True, False, 0, infos),)
+    )
+    with pytest.raises(ValueError, match=r"cannot write '.*many\.npz': .*\$\.infos"):
+        save_demos(many, tmp_path / "many.npz")
+    images = np.broadcast_to(np.zeros((1, 2048, 2048, 3), np.uint8), (2, 2048, 2048, 3))
+    frames = Episode(images, np.zeros((1, 1)), np.zeros(1), True, False)
+    with pytest.raises(ValueError, match="2,160 MB of images"):
+        check_size((frames.observations.shape, frames.observations.dtype) for _ in range(90))
+    assert os.listdir(tmp_path) == []
 
 
 class Trap:
@@ -261,10 +322,10 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_unfit_targets_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"does not end in \.npz"):
+    with pytest.raises(ValueError, match=r"ends in \.npz"):
         save_demos(wander(), tmp_path / "demos.hdf5")
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"cannot write '.*file/demos\.npz'"):
+    with pytest.raises(OSError, match=r"cannot write to '.*file'"):
         save_demos(wander(), tmp_path / "file" / "demos.npz")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(IsADirectoryError, match="is a folder"):
@@ -315,7 +376,7 @@ def test_compact_files_are_checked(tmp_path):
     data = load_demos(compact(tmp_path))
     assert data.task == "zigzag" and data[0].truncated and not data[0].success
     refused(compact(tmp_path, states=np.zeros((7, 20))), "goals of none of our tasks")
-    refused(compact(tmp_path, states=np.zeros(7)), "goals of none of our tasks")
+    refused(compact(tmp_path, states=np.zeros(7)), "observations have shape (7,)")
     refused(compact(tmp_path, lengths=np.array([5])), "does not fit")
     refused(compact(tmp_path, actions=np.full((6, 2), np.nan)), "NaN")
 
@@ -375,15 +436,32 @@ def test_bad_release_folders_are_refused(tmp_path):
     (tmp_path / "walks" / "walk_01_env_config.yaml").unlink()
     refused(tmp_path / "walks", "walk_01_env_config.yaml")
     config = tmp_path / "walks" / "walk_01_env_config.yaml"
-    for text in ("", "- 1\n", "layout: [", "!!python/object/apply:os.mkdir [sprung]", "layout: WW\n", "\x00"):
+    for text in (
+        "",
+        "- 1\n",
+        "layout: [",
+        "[" * 10_000,
+        "a: &a {x: 1}\nb:\n  <<: [*a, *a]",
+        "!!python/object/apply:os.mkdir [sprung]",
+        "layout: WW\n",
+        "\x00",
+    ):
         config.write_text(text)
         refused(tmp_path / "walks", "walk_01_env_config.yaml", "does not describe an environment")
+    whole = (release(tmp_path / "walks", 1) / config.name).read_text()
+    for good, wrong in (("[800, 400]", "[.inf, 400]"), ("[800, 400]", "800"), ("0.2", "none"), ("[1, 0]", "[[1], 0]")):
+        config.write_text(whole.replace(good, wrong))
+        refused(tmp_path / "walks", "walk_01_env_config.yaml", "does not describe an environment (Expected")
     trajectory = release(tmp_path / "walks", 1) / "walk_01_trajectory_data.npz"
     refused(trajectory, "give the folder")
     np.savez(trajectory, state=np.zeros((2, 8)), action=np.zeros((2, 2)), reward=np.zeros(2))
     refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "2 observations for 2 actions")
     np.savez(trajectory, state=np.zeros((3, 8)), action=np.zeros((2, 2)), reward=np.zeros(2))
     refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "do not show the goals of its map")
+    np.savez(trajectory, state=np.zeros((0, 8)), action=np.zeros((2, 2)), reward=np.zeros(2))
+    refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "0 observations for 2 actions")
+    np.savez(trajectory, state=np.zeros((3, 8), dtype=[("a", float)]), action=np.zeros((2, 2)), reward=np.zeros(2))
+    refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "observations are of type")
     np.savez(trajectory, observations=np.zeros(3))
     refused(tmp_path / "walks", "walk_01_trajectory_data.npz")
     trajectory.write_bytes(b"PK\x03\x04")
@@ -436,6 +514,7 @@ def test_custom_maps_and_other_environments_go_to_minari(store):
         "../maze-v0",
         "a//b-v0",
         "a b-v0",
+        "k/z-v0",
     ],
 )
 def test_bad_minari_ids_leave_nothing(name, store):
@@ -471,6 +550,80 @@ def test_a_failing_write_to_minari_leaves_the_old_one(store, monkeypatch):
         to_minari(wander("zigzag"), "maze/wander-v0", force=True)
     assert_same(from_minari("maze/wander-v0"), data)
     assert os.listdir(store) == ["maze"] and os.environ["MINARI_DATASETS_PATH"] == str(store)
+
+
+def test_minari_on_a_full_disk_leaves_the_old_one(store):
+    """HDF5 would end the process here; a limit on the size of files acts like a full disk."""
+    data = wander()
+    to_minari(data, "maze/wander-v0")
+    convert = """if True:
+        import resource, sys
+        from pidm_nav.cli import main
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        main(["demos", "convert", "maze/astar", "minari:maze/wander-v0", "--force"])"""
+    done = subprocess.run([sys.executable, "-c", convert], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: cannot write Minari's 'maze/wander-v0' to '")
+    assert_same(from_minari("maze/wander-v0"), data)
+    assert os.listdir(store) == ["maze"]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        lambda: wander(episodes=20),
+        lambda: wander(max_steps=1, episodes=1, obs_type="pixels", image_size=128),
+        lambda: wander(max_steps=40, episodes=3, obs_type="pixels", image_size=20),
+        lambda: wander(episodes=2, max_steps=300),
+    ],
+)
+def test_the_room_that_minari_may_take_is_enough(store, dataset):
+    data = dataset()
+    to_minari(data, "room/x-v0")
+    assert sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) < most_bytes(data, "")
+
+
+def edit_hdf5(store, edit):
+    import h5py
+
+    with h5py.File(store / "maze" / "wander-v0" / "data" / "main_data.hdf5", "a") as file:
+        edit(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("observations", {"shape": (10**10, 32), "dtype": "f8", "chunks": (10, 32)}, "MB of numbers"),
+        ("rewards", {"shape": (6,), "dtype": "f8", "chunks": (10**9,), "maxshape": (None,)}, "MB of numbers"),
+        ("rewards", {"shape": (6,), "dtype": "u1", "external": [("/dev/zero", 0, 6)]}, "from other files"),
+        ("observations", {"data": np.zeros((7, 9), np.uint8)}, "observations are not arrays of their space's shape"),
+        ("terminations", {"data": np.arange(6)}, "terminated is"),
+        ("observations", {"data": np.zeros(7, dtype=[("a", "f4")])}, "cannot be used"),
+    ],
+)
+def test_hostile_minari_datasets_are_refused(store, name, arguments, words):
+    def replace(file):
+        del file["episode_1"][name]
+        file["episode_1"].create_dataset(name, **arguments)
+
+    to_minari(wander(), "maze/wander-v0")
+    edit_hdf5(store, replace)
+    refused("minari:maze/wander-v0", "maze/wander-v0", words)
+
+
+def test_minari_imports_no_module_that_a_dataset_names(store):
+    """Minari itself makes the environment of a dataset that keeps no spaces."""
+    to_minari(wander(), "maze/wander-v0")
+    metadata = store / "maze" / "wander-v0" / "data" / "metadata.json"
+    stored = json.loads(metadata.read_text())
+    del stored["pidm_nav"]
+    spec = {**json.loads(stored["env_spec"]), "id": "this:Zen-v0", "entry_point": "this:Zen"}
+    stored["env_spec"] = json.dumps(spec)
+    metadata.write_text(json.dumps(stored))
+    refused("minari:maze/wander-v0", "'this:Zen-v0'")
+    del stored["observation_space"]
+    metadata.write_text(json.dumps(stored))
+    refused("minari:maze/wander-v0", "observation_space")
+    assert "this" not in sys.modules
 
 
 def foreign_minari(name, observations, space=None):
@@ -525,11 +678,14 @@ def test_damaged_and_missing_minari_datasets_are_refused(store):
     metadata = store / "maze" / "wander-v0" / "data" / "metadata.json"
     whole = metadata.read_text()
     metadata.write_text(whole[: len(whole) // 2])
-    refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
+    refused("minari:maze/wander-v0", "maze/wander-v0", "cannot be used")
     stored = json.loads(whole)
     for ours in ("{", "[" * 100_000, "{}", '{"task": 3, "source": {}}', '{"task": "maze", "source": []}'):
         metadata.write_text(json.dumps({**stored, "pidm_nav": ours}))
-        refused("minari:maze/wander-v0", "maze/wander-v0", "damaged")
+        refused("minari:maze/wander-v0", "maze/wander-v0", "cannot be")
+    for change in ({"total_episodes": 10**12}, {"total_episodes": 4}, {"data_format": "arrow"}, {"action_space": 3}):
+        metadata.write_text(json.dumps({**stored, **change}))
+        refused("minari:maze/wander-v0", "maze/wander-v0", "cannot be")
     metadata.write_text(whole)
     main = store / "maze" / "wander-v0" / "data" / "main_data.hdf5"
     main.write_bytes(main.read_bytes()[:1000])

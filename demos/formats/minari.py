@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 from unittest.mock import patch
 
 import gymnasium as gym
@@ -17,19 +18,39 @@ import numpy as np
 
 from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.formats.schema import MAX_EPISODES, MAX_INFOS, Origin, check_size
 from pidm_nav.episode import Episode
+from pidm_nav.files import temporary_folder
 from pidm_nav.tasks import find_task
 
-ID = re.compile(r"(?:\w[-\w]*/)*\w[-\w]*?-v\d+")
-METADATA_KEY = "pidm_nav"  # our task and source, as JSON text, among the dataset's metadata
+ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store
 STORE = "MINARI_DATASETS_PATH"  # the environment variable that names Minari's folder
+Document = TypeVar("Document")
+ARRAYS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 
-class Origin(msgspec.Struct):
-    """What a file of ours says about where its demonstrations come from."""
+class Space(msgspec.Struct):
+    """What we read of a Gymnasium space that Minari keeps as JSON text."""
 
-    task: str
-    source: dict[str, Any]
+    shape: tuple[int, ...] = ()
+
+
+class EnvSpec(msgspec.Struct):
+    """What we read of a Gymnasium specification; Minari would import whatever module its entry point names."""
+
+    id: str
+    kwargs: dict[str, Any] = {}
+
+
+class Metadata(msgspec.Struct):
+    """What we read of the metadata that Minari keeps with a dataset."""
+
+    observation_space: str
+    action_space: str
+    total_episodes: Annotated[int, msgspec.Meta(ge=1, le=MAX_EPISODES)]
+    data_format: Literal["hdf5"] = "hdf5"
+    env_spec: str | None = None
+    pidm_nav: str | None = None  # our task and source, as JSON text
 
 
 def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> None:
@@ -38,57 +59,73 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     It is written elsewhere first and then moved into place: a failure leaves no half dataset, and `force` keeps
     the old one until the new one is whole.
     """
-    minari = _import_minari()
     check_id(dataset_id, force)
-    target = _store() / dataset_id
-    _store().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".pidm-nav-", dir=_store()) as folder:
-        with patch.dict(os.environ, {STORE: folder}), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Minari warns about every optional field
-            stored = minari.create_dataset_from_buffers(
-                dataset_id,
-                [_buffer(index, episode) for index, episode in enumerate(dataset)],
-                algorithm_name=str(dataset.source.get("made_by", "unknown")),
-                description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
-                **_environment(dataset),
-            )
-            # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
-            stored.storage.update_metadata({METADATA_KEY: json.dumps({"task": dataset.task, "source": dataset.source})})
-        namespace, _, _ = dataset_id.rpartition("/")
-        if namespace and namespace not in minari.namespace.list_local_namespaces():
-            minari.namespace.create_namespace(namespace)
-        if target.exists():
-            target.rename(Path(folder) / "replaced")
-        (Path(folder) / dataset_id).rename(target)
+    minari, store = _import_minari(), _store()
+    source = json.dumps({"task": dataset.task, "source": dataset.source})
+    try:
+        with temporary_folder(store) as folder:
+            with (folder / "room").open("wb") as file:  # HDF5 ends the process on a full disk: is there room?
+                for _ in range(0, most_bytes(dataset, source), 2**18):
+                    file.write(bytes(2**18))
+            (folder / "room").unlink()
+            with patch.dict(os.environ, {STORE: str(folder)}), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Minari warns about every optional field
+                stored = minari.create_dataset_from_buffers(
+                    dataset_id,
+                    [_buffer(index, episode) for index, episode in enumerate(dataset)],
+                    algorithm_name=str(dataset.source.get("made_by", "unknown")),
+                    description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
+                    **_environment(dataset),
+                )
+                # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
+                stored.storage.update_metadata({"pidm_nav": source})
+            namespace, _, _ = dataset_id.rpartition("/")
+            if namespace and namespace not in minari.namespace.list_local_namespaces():
+                minari.namespace.create_namespace(namespace)
+            if (store / dataset_id).exists():
+                (store / dataset_id).rename(folder / "replaced")
+            (folder / dataset_id).rename(store / dataset_id)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"cannot write Minari's '{dataset_id}' to '{store}' ({reason}): make room there") from None
+    except Exception as error:  # such as an info whose name HDF5 does not take
+        raise ValueError(f"Minari cannot store this dataset as '{dataset_id}': {error}") from None
 
 
 def from_minari(dataset_id: str) -> DemoDataset:
     """Load a dataset of the local Minari store; its observations and actions must be arrays."""
-    minari = _import_minari()
     check_id(dataset_id)
-    if not (_store() / dataset_id / "data").is_dir():
+    folder = _store() / dataset_id / "data"
+    if not folder.is_dir():
         raise FileNotFoundError(
             f"Minari has no '{dataset_id}' in '{_store()}': `minari download {dataset_id}` may fetch it"
         )
     try:
-        stored = minari.load_dataset(dataset_id)
-        raw = list(stored.iterate_episodes())
-        seeds = [each.get("seed") for each in stored.storage.get_episode_metadata(range(len(raw)))]
-        origin = _origin(dataset_id, stored)
-    except Exception as error:  # HDF5, JSON and Minari each fail in their own ways on a damaged store
-        raise ValueError(f"Minari's '{dataset_id}' cannot be read: it is damaged ({type(error).__name__})") from None
-    try:
-        return DemoDataset(origin.task, tuple(map(_episode, raw, seeds)), origin.source)
+        metadata = _parse((folder / "metadata.json").read_bytes(), Metadata)
+        origin = _origin(dataset_id, metadata)
+        return DemoDataset(origin.task, tuple(_read_episodes(folder / "main_data.hdf5", metadata)), origin.source)
     except ValueError as error:
         raise ValueError(f"Minari's '{dataset_id}' cannot be used: {error}") from None
+    except Exception as error:  # HDF5 fails in many ways on a damaged file
+        raise ValueError(f"Minari's '{dataset_id}' cannot be read: it is damaged ({type(error).__name__})") from None
 
 
 def check_id(dataset_id: str, force: bool = True) -> None:
     """Refuse what Minari would refuse only after making the folder, what would leave its store, and existing ids."""
+    _import_minari()
     if not ID.fullmatch(dataset_id):
         raise ValueError(f"'{dataset_id}' is not a Minari id: it must end in a version, like pidmnav/maze/human-v0")
     if not force and (_store() / dataset_id).exists():
         raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
+
+
+def most_bytes(dataset: DemoDataset, source: str) -> int:
+    """Return more bytes than Minari takes for a dataset: HDF5 adds to each array, and fills its last chunk up."""
+    arrays = [
+        array for episode in dataset for array in (episode.observations, episode.actions, *episode.infos.values())
+    ]
+    overhead = 2**18 + len(source) + 16 * dataset.observation_dim + 2**12 * (len(arrays) + 3 * len(dataset))
+    return overhead + 2 * sum(array.nbytes for array in arrays) + 16 * dataset.num_steps
 
 
 def _buffer(index: int, episode: Episode) -> Any:
@@ -105,47 +142,76 @@ def _buffer(index: int, episode: Episode) -> Any:
     )
 
 
-def _episode(raw: Any, seed: int | None) -> Episode:
-    for name in ("observations", "actions"):
-        if not isinstance(getattr(raw, name), np.ndarray):
-            raise ValueError(f"its {name} are a {type(getattr(raw, name)).__name__}: arrays are needed")
-    lengths = (len(raw.rewards), len(raw.rewards) + 1)
-    arrays = {key: value for key, value in (raw.infos or {}).items() if isinstance(value, np.ndarray)}
-    infos = {key: value for key, value in arrays.items() if value.dtype.kind in "fiub" and len(value) in lengths}
-    terminated, truncated = bool(raw.terminations[-1]), bool(raw.truncations[-1])
-    return Episode(raw.observations, raw.actions, raw.rewards, terminated, truncated, seed, infos)
+def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
+    """Read Minari's file: Minari itself would take all the memory that a file asks for."""
+    import h5py
+
+    texts = {"observations": metadata.observation_space, "actions": metadata.action_space}
+    spaces = {name: _parse(text, Space) for name, text in texts.items()}
+    with h5py.File(path) as file:
+        indices = range(metadata.total_episodes)
+        found = (array for index in indices for array in _find_arrays(file, index).values())
+        check_size((max(array.shape, array.chunks or (), key=math.prod), array.dtype) for array in found)
+        for index in indices:
+            arrays = {name: array[()] for name, array in _find_arrays(file, index).items()}
+            for name, space in spaces.items():
+                if arrays[name].shape[1:] != space.shape:  # such as images in JPEG
+                    raise ValueError(f"its {name} are not arrays of their space's shape {space.shape}")
+            seed = file[f"episode_{index}"].attrs.get("seed")
+            infos = {name.removeprefix("infos/"): array for name, array in arrays.items() if name.startswith("infos/")}
+            observations, actions, rewards, terminations, truncations = (arrays[name] for name in ARRAYS)
+            yield Episode(observations, actions, rewards, terminations[-1], truncations[-1], seed, infos)
 
 
-def _origin(dataset_id: str, stored: Any) -> Origin:
+def _find_arrays(file: Any, index: int) -> dict[str, Any]:
+    """Return the arrays of an episode before they are read; those of the infos under `infos/NAME`."""
+    group = file[f"episode_{index}"]
+    found = {name: group[name] for name in ARRAYS}
+    for name, array in found.items():
+        if not hasattr(array, "shape") or array.dtype.kind not in "fiub":
+            raise ValueError(f"its {name} are a dict, a tuple or no numbers: arrays of numbers are needed")
+    lengths = (len(group["rewards"]), len(group["rewards"]) + 1)
+    for name, array in group.get("infos", {}).items():
+        if getattr(array, "shape", ()) and array.dtype.kind in "fiub" and len(array) in lengths:
+            found[f"infos/{name}"] = array
+    if any(array.external or array.is_virtual or array.file != file for array in found.values()):
+        raise ValueError("it takes arrays from other files: store it as one")
+    if len(found) > len(ARRAYS) + MAX_INFOS:
+        raise ValueError(f"it has {len(found) - len(ARRAYS)} infos: {MAX_INFOS} is the most")
+    return found
+
+
+def _parse(text: str | bytes, kind: type[Document]) -> Document:
+    return msgspec.convert(json.loads(text), kind)  # Minari writes infinite numbers, which strict JSON has none of
+
+
+def _origin(dataset_id: str, metadata: Metadata) -> Origin:
     """Return task and source as we wrote them, or what Minari's own metadata says about them."""
-    ours = stored.storage.metadata.get(METADATA_KEY)
-    if ours is not None:
-        return msgspec.convert(json.loads(ours), Origin)
-    spec, made_by = stored.spec.env_spec, f"minari: {dataset_id}"
-    if spec is None:
+    if metadata.pidm_nav is not None:
+        return _parse(metadata.pidm_nav, Origin)
+    made_by = f"minari: {dataset_id}"
+    if metadata.env_spec is None:
         return Origin(dataset_id, {"made_by": made_by})
+    spec = _parse(metadata.env_spec, EnvSpec)
     env_kwargs = {key: value for key, value in spec.kwargs.items() if key != "task"}
     return Origin(spec.id, {"made_by": made_by, "env_kwargs": env_kwargs})
 
 
 def _environment(dataset: DemoDataset) -> dict[str, Any]:
-    """Return the environment that Minari keeps with the dataset, or only spaces where it cannot be made."""
+    """Return the environment that Minari keeps with the dataset, and spaces of their own where it has others."""
     shape, images = dataset[0].observations.shape[1:], dataset[0].observations.ndim == 4
-    low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
-    kept: dict[str, Any] = {
-        "observation_space": gym.spaces.Box(low, high, shape, dtype),
-        "action_space": gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32),
-    }
-    if images:
-        kept["jpeg_encoding"] = False  # it would change the pixels
+    kept: dict[str, Any] = {"jpeg_encoding": False} if images else {}  # it would change the pixels
     try:
-        env = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
+        env = kept["env"] = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
+        env.close()
+        if env.observation_space.shape == shape and env.action_space.shape == (dataset.action_dim,):
+            return kept
     except Exception:  # whatever another's environment may raise: the data are good without it
-        return kept
-    env.close()
-    if env.observation_space.shape == shape and env.action_space.shape == (dataset.action_dim,):
-        kept |= {"observation_space": env.observation_space, "action_space": env.action_space}
-    return {"env": env, **kept}
+        kept.pop("env", None)
+    low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
+    kept["observation_space"] = gym.spaces.Box(low, high, shape, dtype)
+    kept["action_space"] = gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32)
+    return kept
 
 
 def _store() -> Path:

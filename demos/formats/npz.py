@@ -14,22 +14,25 @@ Our file is one compressed npz of flat arrays, readable by anything that reads N
 
 from __future__ import annotations
 
-import io
 import json
+import reprlib
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, infer_task
-from pidm_nav.demos.formats.minari import Origin, check_id, from_minari
+from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
+from pidm_nav.demos.formats.schema import MAX_EPISODES, MAX_INFOS, MAX_NUMBERS, Origin, TooLarge, check_size
 from pidm_nav.episode import Episode
-from pidm_nav.files import atomic_file
+from pidm_nav.files import atomic_file, writable_folder
 from pidm_nav.tasks import PAPER_TASKS, task_name
 from pidm_nav.world2d.state import REACHED, has_goal_flags
 
@@ -44,8 +47,8 @@ Arrays = Mapping[str, NDArray[Any]]
 class Metadata(Origin):
     """What an npz file keeps as JSON text."""
 
-    seeds: list[int | None]
-    infos: list[str]
+    seeds: Annotated[list[int | None], msgspec.Meta(max_length=MAX_EPISODES)]
+    infos: Annotated[list[str], msgspec.Meta(max_length=MAX_INFOS)]
 
 
 def load_demos(source: str | Path) -> DemoDataset:
@@ -76,17 +79,19 @@ def load_demos(source: str | Path) -> DemoDataset:
         raise ValueError(f"'{path}' cannot be used: {error}") from None
 
 
-def save_demos(dataset: DemoDataset, path: str | Path) -> None:
-    """Write one `.npz` file, whole or not at all: a file already there stays as it was until the end."""
-    path = Path(path)
-    if path.suffix != ".npz":
-        raise ValueError(f"'{path}' does not end in .npz: that is the format demonstrations are saved in")
+def save_demos(dataset: DemoDataset, target: str | Path) -> None:
+    """Write a `.npz` file, or a dataset of `minari:ID`; what was there before stays until the new one is whole."""
+    if str(target).startswith("minari:"):
+        to_minari(dataset, str(target).removeprefix("minari:"), force=True)
+        return
+    check_output(str(target), force=True)
     keys = sorted({key for episode in dataset for key in episode.infos})
-    metadata = Metadata(dataset.task, dict(dataset.source), [episode.seed for episode in dataset], keys)
+    metadata: dict[str, Any] = {"task": dataset.task, "source": dataset.source}
+    metadata |= {"seeds": [episode.seed for episode in dataset], "infos": keys}
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array(FORMAT),
         "version": np.array(VERSION),
-        "metadata": np.array(json.dumps(msgspec.to_builtins(metadata))),
+        "metadata": np.array(json.dumps(metadata)),
         "lengths": np.array([len(episode) for episode in dataset]),
         "terminated": np.array([episode.terminated for episode in dataset]),
         "truncated": np.array([episode.truncated for episode in dataset]),
@@ -99,7 +104,12 @@ def save_demos(dataset: DemoDataset, path: str | Path) -> None:
             raise ValueError(f"info {key!r} differs in shape between episodes: leave it out")
         arrays[f"info/{key}"] = np.concatenate(rows)
         arrays[f"info_lengths/{key}"] = np.array([len(episode.infos.get(key, ())) for episode in dataset])
-    with atomic_file(path) as temporary, temporary.open("wb") as file:
+    try:  # what could not be read again is not written
+        msgspec.convert(metadata, Metadata)
+        check_size((array.shape, array.dtype) for array in arrays.values())
+    except ValueError as error:
+        raise ValueError(f"cannot write '{target}': {error}") from None
+    with atomic_file(target) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
@@ -107,26 +117,44 @@ def check_output(target: str, force: bool) -> None:
     """Refuse a target that cannot be written to, before any work is done for it."""
     if target.startswith("minari:"):
         check_id(target.removeprefix("minari:"), force)
-    elif not target.endswith(".npz"):
+        return
+    if not target.endswith(".npz"):
         raise ValueError(f"cannot write to '{target}': give a name that ends in .npz, or minari:ID")
-    elif Path(target).exists() and not force:
+    if Path(target).exists() and not force:
         raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
+    writable_folder(Path(target).parent)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read every array of an npz file without pickle, and test each one's checksum."""
+    """Read every array of an npz file without pickle, if all headers together stay within the limits."""
     arrays = {}
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                for member in archive.namelist():
-                    content = io.BytesIO(archive.read(member))
-                    arrays[member.removesuffix(".npy")] = np.lib.format.read_array(content, allow_pickle=False)
+                members = archive.infolist()
+                check_size(_read_header(archive, member) for member in members)
+                for member in members:
+                    with archive.open(member) as stream:
+                        arrays[member.filename.removesuffix(".npy")] = npy.read_array(stream, allow_pickle=False)
+                        if stream.read(1):  # nothing may follow; the checksum is tested at the end
+                            raise ValueError(f"{member.filename} is longer than its header says")
+        except TooLarge as error:
+            raise ValueError(f"'{path}' cannot be read: {error}") from None
         except Exception as error:  # a damaged file can fail anywhere in zipfile, zlib or NumPy's header parser
             pickled = isinstance(error, ValueError) and "allow_pickle" in str(error)
             kind = "holds pickled objects, which are never loaded" if pickled else "is cut short or not an npz file"
             raise ValueError(f"'{path}' cannot be read: it {kind}") from None
     return arrays
+
+
+def _read_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and the type of an array."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without limit
+        raise zipfile.BadZipFile
+    with archive.open(member) as stream:
+        first = npy.read_magic(stream) == (1, 0)
+        shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(stream)
+    return shape, dtype
 
 
 def _bundled(name: str) -> Path:
@@ -139,11 +167,13 @@ def _bundled(name: str) -> Path:
 
 
 def _read_own(arrays: Arrays) -> DemoDataset:
-    version = arrays.get("version", np.array(0))
-    if version.ndim or version.dtype.kind not in "iu" or not 1 <= version <= VERSION:
-        raise ValueError(f"its version is {version}, this pidm-nav reads up to {VERSION}: install a newer one")
     try:
-        metadata = msgspec.convert(json.loads(str(arrays["metadata"])), Metadata)
+        version = arrays["version"].tolist()
+        if version != VERSION:
+            raise ValueError(
+                f"its version is {reprlib.repr(version)}, this pidm-nav reads {VERSION}: install a newer one"
+            )
+        metadata = msgspec.json.decode(str(arrays["metadata"]), type=Metadata)
         lengths = _lengths(arrays["lengths"])
         steps = [_pieces(arrays[name], lengths) for name in ("actions", "rewards")]
         ends = [arrays[name].tolist() for name in ("terminated", "truncated")]
@@ -155,30 +185,33 @@ def _read_own(arrays: Arrays) -> DemoDataset:
                     info[key] = piece
         columns = (_pieces(arrays["observations"], lengths + 1), *steps, *ends, metadata.seeds, infos)
         episodes = tuple(Episode(*parts) for parts in zip(*columns, strict=True))
-    except (KeyError, TypeError, RecursionError, json.JSONDecodeError, msgspec.ValidationError) as error:
+    except (KeyError, TypeError, RecursionError, msgspec.DecodeError) as error:
         raise ValueError(f"it is damaged or incomplete ({error})") from None
     return DemoDataset(metadata.task, episodes, metadata.source)
 
 
 def _read_compact(arrays: Arrays, name: str) -> DemoDataset:
     """Read the paper's recordings as four flat arrays; which task they are of shows in their goals' positions."""
-    lengths, states = _lengths(arrays["lengths"]), arrays["states"]
-    task = infer_task(states) if states.ndim == 2 else None
+    lengths = _lengths(arrays["lengths"])
+    columns = [_pieces(arrays["states"], lengths + 1)]
+    columns += [_pieces(arrays[key], lengths) for key in ("actions", "rewards")]
+    episodes = tuple(recorded_episode(*parts) for parts in zip(*columns, strict=True))
+    task = infer_task(episodes[0].observations)
     if task is None:
         raise ValueError("its states show the goals of none of our tasks")
-    columns = [_pieces(states, lengths + 1), *(_pieces(arrays[key], lengths) for key in ("actions", "rewards"))]
-    episodes = tuple(recorded_episode(*parts) for parts in zip(*columns, strict=True))
     return DemoDataset(task, episodes, {"made_by": f"paper: {name}", "env_kwargs": RECORDED_DYNAMICS})
 
 
 def recorded_episode(states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[Any]) -> Episode:
     """Return an episode of the paper's recordings, whose end shows in its last state."""
-    finished = has_goal_flags(states) and bool(states[-1, REACHED].all())
-    return Episode(states, actions, rewards, terminated=finished, truncated=not finished)
+    episode = Episode(states, actions, rewards, terminated=False, truncated=True)
+    finished = has_goal_flags(episode.observations) and bool(episode.observations[-1, REACHED].all())
+    return replace(episode, terminated=finished, truncated=not finished)
 
 
 def _lengths(lengths: NDArray[Any], at_least: int = 1) -> NDArray[np.int64]:
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < at_least).any():
+    good = lengths.ndim == 1 and lengths.dtype.kind in "iu" and 0 < len(lengths) <= MAX_EPISODES
+    if not good or lengths.min() < at_least or lengths.max() > MAX_NUMBERS:
         raise ValueError(f"its episode lengths are not a list of whole numbers from {at_least}")
     return lengths.astype(np.int64)
 

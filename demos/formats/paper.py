@@ -21,9 +21,35 @@ from pidm_nav.world2d.state import goals_of
 CONFIG, TRAJECTORY = "_env_config.yaml", "_trajectory_data.npz"
 
 
+# What we read of an environment's description; its names are the paper's.
+
+
+class _Action(msgspec.Struct):
+    add_transition_noise: bool
+    transition_gaussian_noise_std: tuple[float, float]
+    control_deadzone: float
+
+
+class _Randomisation(msgspec.Struct):
+    randomise_agent_spawn: bool
+    randomise_goal_positions: bool
+
+
+class _Goal(msgspec.Struct):
+    goal_ordering: list[int]
+    randomisation: _Randomisation
+
+
+class _Config(msgspec.Struct):
+    action: _Action
+    goal: _Goal
+    layout: str
+    room_size: tuple[int, int]
+
+
 def load_release(folder: Path) -> DemoDataset:
     """Load all episodes of a released folder, in the order of their names."""
-    paths = sorted(folder.glob(f"*{TRAJECTORY}"))
+    paths = sorted(folder.glob(f"[!.]*{TRAJECTORY}"))
     if not paths:
         inside = sorted({path.parent.name for path in folder.glob(f"*/*{TRAJECTORY}")})
         hint = f": give one of the folders inside, {', '.join(inside)}" if inside else ""
@@ -50,15 +76,19 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no '{path}': each trajectory needs its environment's description")
     try:
-        config = msgspec.yaml.decode(path.read_bytes())
-        action, goal = config["action"], config["goal"]
-        noise_std = action["transition_gaussian_noise_std"][0] if action["add_transition_noise"] else 0.0
-        env_kwargs = {"noise_std": float(noise_std), "deadzone": float(action["control_deadzone"]), **RECORDED_DYNAMICS}
-        for ours, theirs in (("random_start", "randomise_agent_spawn"), ("random_goals", "randomise_goal_positions")):
-            env_kwargs |= {ours: True} if goal["randomisation"][theirs] else {}
-        return Layout.parse(config["layout"], config["room_size"], goal["goal_ordering"]), env_kwargs
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        text = path.read_bytes()
+        if len(text) > 2**20 or b"<<" in text:  # merged keys can grow without limit
+            raise ValueError("it is too long")
+        config = msgspec.yaml.decode(text, type=_Config)
+        layout = Layout.parse(config.layout, config.room_size, config.goal.goal_ordering)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"'{path}' does not describe an environment ({str(error).splitlines()[0]})") from None
+    noise_std = config.action.transition_gaussian_noise_std[0] if config.action.add_transition_noise else 0.0
+    env_kwargs = {"noise_std": noise_std, "deadzone": config.action.control_deadzone, **RECORDED_DYNAMICS}
+    drawn = config.goal.randomisation
+    env_kwargs |= {"random_start": True} if drawn.randomise_agent_spawn else {}
+    env_kwargs |= {"random_goals": True} if drawn.randomise_goal_positions else {}
+    return layout, env_kwargs
 
 
 def _read_trajectory(path: Path, layout: Layout | None) -> Episode:

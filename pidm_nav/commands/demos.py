@@ -13,9 +13,8 @@ from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.demos.formats import check_output, load_demos, save_demos, to_minari
+from pidm_nav.demos.formats import check_output, load_demos, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
-from pidm_nav.files import writable_folder
 from pidm_nav.rollout import episode_seeds
 from pidm_nav.tasks import TASKS, find_task
 from pidm_nav.video import check_video_name, write_video
@@ -30,8 +29,8 @@ class Collect:
     Example: pidm-nav collect --task four-room --expert astar --episodes 50 --out astar.npz
     """
 
-    out: Path
-    """The .npz file to write."""
+    out: str
+    """The .npz file to write, or minari:ID such as minari:pidmnav/maze/astar-v0."""
     task: str | None = None
     """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout)."""
     expert: Literal["astar", "human-like", "scripted"] | None = None
@@ -51,7 +50,7 @@ class Collect:
 
     def run(self) -> None:
         """Collect the episodes, save them and print their summary."""
-        check_output(str(self.out), self.force)
+        check_output(self.out, self.force)
         episode_seeds(self.episodes, self.seed)
         task, env_kwargs = self.env.resolve(self.task)
         name: str | None = self.expert or next(iter(task.experts), None)
@@ -63,11 +62,10 @@ class Collect:
             raise ValueError("--speed and --any-angle are for the A* planner: leave them out, or give --expert astar")
         layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
         policy = make_expert(name, layout or task, **settings)
-        writable_folder(self.out.parent)
         with progress_bar(f"{name} on {task.name}", self.episodes) as progress:
             dataset = collect(policy, task, self.episodes, self.seed, progress=progress, **env_kwargs)
         save_demos(dataset, self.out)
-        print_summaries({str(self.out): dataset})
+        print_summaries({self.out: dataset})
 
 
 @dataclass(frozen=True)
@@ -102,10 +100,7 @@ class Convert:
         """Read one format and write the other."""
         check_output(self.target, self.force)
         dataset = load_demos(self.source)
-        if self.target.startswith("minari:"):
-            to_minari(dataset, self.target.removeprefix("minari:"), force=self.force)
-        else:
-            save_demos(dataset, self.target)
+        save_demos(dataset, self.target)
         say(f"{counted(len(dataset), 'episode')} of {dataset.task} written to {self.target}")
 
 
@@ -140,7 +135,7 @@ class Replay:
         if self.gif is not None:
             episode = self.episode or 0
             frames = demo_frames(dataset, episode, self.size)
-            write_video(frames, self.gif, self.fps or find_task(dataset.task).fps)
+            write_video(frames, self.gif, find_task(dataset.task).fps if self.fps is None else self.fps)
             say(f"{counted(len(frames) - 1, 'step')} of episode {episode} drawn to {self.gif}")
         if not self.check:
             return
