@@ -18,6 +18,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from pidm_nav.episode import Episode
+from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import write_video
 
@@ -223,8 +224,9 @@ class EvalResult:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95% bootstrap interval of the mean score."""
-        draws = np.random.default_rng(0).integers(len(self.scores), size=(2000, len(self.scores)))
-        low, high = np.percentile(self.scores[draws].mean(axis=1), [2.5, 97.5])
+        scores, rng = self.scores, np.random.default_rng(0)
+        means = [scores[rng.integers(len(scores), size=len(scores))].mean() for _ in range(2000)]
+        low, high = np.percentile(means, [2.5, 97.5])
         return float(low), float(high)
 
     def __repr__(self) -> str:
@@ -290,8 +292,8 @@ def evaluate(
     """
     task = find_task(task)
     seeds = episode_seeds(episodes, seed)
-    if film is not None and not 0 <= film < episodes:
-        raise ValueError(f"film is {film}: choose an episode from 0 to {episodes - 1}")
+    if film is not None:
+        check_number("film", film, 0, episodes - 1)
     films: dict[int, list[NDArray[np.uint8]]] = {} if film is None or task.shows_goals else {film: []}
 
     def watch(running: Rollout) -> None:
@@ -308,8 +310,6 @@ def evaluate(
 
 def episode_seeds(episodes: int, seed: int) -> range:
     """Return the seeds of all episodes, counting up from the first."""
-    if episodes < 1:
-        raise ValueError(f"the number of episodes is {episodes}: it must be at least 1")
-    if seed < 0:
-        raise ValueError(f"the seed is {seed}: it must be 0 or more")
+    check_number("the number of episodes", episodes, 1, MAX_EPISODES)
+    check_number("the seed", seed, 0, MAX_SEED)
     return range(seed, seed + episodes)

@@ -6,7 +6,8 @@ Worlds are named as strings and imported when an environment is made, so that th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import reprlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -20,6 +21,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from numpy.typing import NDArray
 
+from pidm_nav.limits import MAX_SIDE, MAX_STEPS, check_number
 from pidm_nav.world2d.layout import Layout
 
 DEFAULT_MAX_STEPS = 1000  # for environments without a step limit of their own
@@ -71,12 +73,8 @@ class Task:
         self, render_mode: str | None = None, max_steps: int | None = None, **env_kwargs: Any
     ) -> gym.Env[Any, Any]:
         """Make one environment, with Dict observations flattened."""
-        self._check_arguments(env_kwargs)
-        options: dict[str, Any] = {"max_episode_steps": max_steps or self.max_steps, "disable_env_checker": True}
-        try:
-            env = gym.make(self.env_id, render_mode=render_mode, **options, **env_kwargs)
-        except TypeError as error:
-            raise ValueError(f"{self.name} cannot be made with {env_kwargs}: {error}") from None
+        options = {"render_mode": render_mode, "disable_env_checker": True}
+        env: gym.Env[Any, Any] = self._made(gym.make, max_steps, options, env_kwargs)
         if not isinstance(env.action_space, spaces.Box):
             env.close()
             kind = type(env.action_space).__name__
@@ -87,11 +85,11 @@ class Task:
         self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
     ) -> VectorEnv[Any, Any, Any]:
         """Make a vector environment for rollouts, which do not care what a row does after its episode has ended."""
-        self._check_arguments(env_kwargs)
         if not self.vectorized or render_mode == "human":
             return SyncVectorEnv([partial(self.make, render_mode, max_steps, **env_kwargs)] * rows)
-        options: dict[str, Any] = {"render_mode": render_mode, "max_episode_steps": max_steps or self.max_steps}
-        return gym.make_vec(self.env_id, rows, autoreset_mode=AutoresetMode.DISABLED, **options, **env_kwargs)
+        options = {"num_envs": rows, "render_mode": render_mode, "autoreset_mode": AutoresetMode.DISABLED}
+        env: VectorEnv[Any, Any, Any] = self._made(gym.make_vec, max_steps, options, env_kwargs)
+        return env
 
     def rows_for(self, episodes: int) -> int:
         """Return how many rows to make for these episodes: as few waves as possible, and few unused rows."""
@@ -100,6 +98,7 @@ class Task:
 
     def draw(self, states: NDArray[Any], env_kwargs: Mapping[str, Any], size: int) -> list[NDArray[np.uint8]]:
         """Draw an episode from its state vectors (T+1, D), or enlarge its image observations (T+1, H, W, 3)."""
+        check_number("the size of the picture", size, 16, MAX_SIDE)
         if states.ndim == 4:
             times = max(round(size / states.shape[2]), 1)
             return [frame.repeat(times, axis=0).repeat(times, axis=1) for frame in states]
@@ -107,10 +106,19 @@ class Task:
             raise ValueError(f"an episode of {self.name} cannot be drawn from its states: record image observations")
         return list(resolve_name("pidm_nav.world2d.render:draw_states")(self.layout(env_kwargs), states, size))
 
-    def _check_arguments(self, env_kwargs: Iterable[str]) -> None:
+    def _made(
+        self, make: Callable[..., Any], max_steps: int | None, options: dict[str, Any], env_kwargs: dict[str, Any]
+    ) -> Any:
+        """Make an environment with Gymnasium; what its arguments break is a ValueError."""
         for name in env_kwargs:
             if self.world and name not in self.defaults:
                 raise ValueError(f"{self.name} has no argument '{name}': it takes {', '.join(self.defaults)}")
+        if max_steps is not None:
+            check_number("max_steps", max_steps, 1, MAX_STEPS)
+        try:
+            return make(self.env_id, max_episode_steps=max_steps or self.max_steps, **options, **env_kwargs)
+        except (TypeError, AssertionError, gym.error.Error) as error:
+            raise ValueError(f"{self.name} cannot be made with {reprlib.repr(env_kwargs)}: {error}") from None
 
 
 @lru_cache(maxsize=16)
@@ -159,7 +167,10 @@ PAPER_TASKS: dict[str, Task] = {name: TASKS[name] for name in ("four-room", "zig
 
 
 def find_task(name: str | Task) -> Task:
-    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id."""
+    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id.
+
+    As in `gym.make`, `module:id` imports the module: names that come from files go through `task_name` first.
+    """
     if isinstance(name, Task):
         return name
     key = _plain(name.removeprefix("pidm_nav:"))
@@ -168,11 +179,11 @@ def find_task(name: str | Task) -> Task:
             return task
     try:
         spec = gym.spec(name)
-    except (gym.error.Error, ModuleNotFoundError):
+    except (gym.error.Error, ImportError, TypeError, ValueError):  # the last two for odd names of modules
         close = get_close_matches(name, [*TASKS, *gym.registry], n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(TASKS)}, or any Gymnasium id"
         raise ValueError(f"no task is called '{name}': {hint}") from None
-    return Task(name, name, name, spec.max_episode_steps or DEFAULT_MAX_STEPS)
+    return Task(spec.id, spec.id, spec.id, spec.max_episode_steps or DEFAULT_MAX_STEPS)
 
 
 def _plain(name: str) -> str:
@@ -180,9 +191,9 @@ def _plain(name: str) -> str:
 
 
 def task_name(name: str) -> str:
-    """Return the name of a task as files spell it: unchanged if the task is not ours."""
-    if ":" in name.removeprefix("pidm_nav:"):  # Gymnasium would import that module
-        raise ValueError(f"the task is called '{name}': import its module yourself and leave it out of the name")
+    """Return the name of a task as files spell it: unchanged if the task is not ours, and never with a module."""
+    if ":" in name.removeprefix("pidm_nav:"):
+        raise ValueError(f"the task is called '{name}': files must not name modules to import, give the id alone")
     try:
         return find_task(name).name
     except ValueError:

@@ -139,8 +139,14 @@ def test_spec_round_trip(kind: str) -> None:
         ({"features": 0}, "features is 0"),
         ({"std": -1.0}, "std is -1.0"),
         ({"std": float("nan")}, "std is nan"),
-        ({"pixel_low": 256}, "pixel noise from 256 to 256"),
-        ({"pixel_step": 0}, "steps of 0"),
+        ({"pixel_low": 256}, "pixel_low is 256: it must be a whole number from 0 to 255"),
+        ({"pixel_step": 0}, "pixel_step is 0"),
+        *(
+            ({name: value}, f"{name} is ")
+            for name in ("features", "std", "pixel_low", "pixel_high", "pixel_step")
+            for value in (-1, float("nan"), float("inf"), 1e308, 1e-320, 10**20)
+            if (name, value) != ("std", 10**20)
+        ),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -> None:

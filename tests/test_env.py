@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from pkgutil import resolve_name
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +17,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.utils.env_match import check_environments_match
 
 import pidm_nav
-from pidm_nav.tasks import PAPER_TASKS
+from pidm_nav.tasks import PAPER_TASKS, TASKS
 from pidm_nav.world2d.layout import MARGIN
 from pidm_nav.world2d.state import state_size
 
@@ -294,6 +295,39 @@ def test_wrong_arguments_are_a_value_error(arguments, said):
             gym.make("PIDMNav-Maze-v0", **arguments)
     with pytest.raises(ValueError, match="needs layout="):
         gym.make("PIDMNav-Custom-v0")
+
+
+HOSTILE = (-1, 0, np.nan, np.inf, 1e308, 1e-320, 10**20, "x", [], None)
+NUMBERS = ("noise_std", "deadzone", "image_size", "room_size", "goal_order", "max_episode_steps", "num_envs")
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=str)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_hostile_argument_is_a_sentence_or_works(name, value):
+    arguments = {"layout": CUSTOM, "obs_type": "pixels" if name == "image_size" else "state", name: value}
+    if name == "room_size":
+        arguments[name] = (value, 800)
+    for make_it in (gym.make_vec,) if name == "num_envs" else (gym.make, gym.make_vec):
+        try:
+            env = make_it("PIDMNav-Custom-v0", **arguments)
+        except ValueError as error:
+            assert name == "max_episode_steps" or name in str(error)
+            continue
+        except TypeError:  # Gymnasium's own check of the step limit
+            assert (name, make_it) == ("max_episode_steps", gym.make)
+            continue
+        env.reset(seed=0)
+        observation, *_ = env.step(env.action_space.sample())
+        assert env.observation_space.contains(observation)
+
+
+@pytest.mark.parametrize("value", HOSTILE[:7], ids=str)
+@pytest.mark.parametrize("name", ["noise_std", "deadzone", "image_size", "frame_skip", "latency_ms", "drop_frames"])
+def test_a_hostile_argument_of_a_3d_task_is_a_sentence_or_works(name, value):
+    try:
+        resolve_name(TASKS["maze-3d"].world)(**{name: (value, value) if name == "latency_ms" else value})
+    except ValueError as error:
+        assert name in str(error)
 
 
 @pytest.mark.parametrize("env_id", IDS)

@@ -104,8 +104,53 @@ def test_boxes_in_walls_and_bad_arguments_are_refused():
         Layout.parse(SMALL.replace("1", "G").replace("2", "G"), goal_order=[0, 0])
     with pytest.raises(ValueError, match="only for maps with G goals"):
         Layout.parse(SMALL, goal_order=[0, 1])
-    with pytest.raises(ValueError, match="room_size 30 x 800 is too small"):
+    with pytest.raises(ValueError, match="the width of room_size is 30: it must be a whole number from 40"):
         Layout.parse(SMALL, (30, 800))
+
+
+def test_what_is_larger_than_any_map_is_refused_before_memory_is_taken(tmp_path):
+    with pytest.raises(ValueError, match=r"the height of room_size is 60000: .* to 4,096"):
+        Layout.parse(SMALL, (800, 60000))
+    row = "." * 3000
+    with pytest.raises(ValueError, match="more than 100,000 characters"):
+        Layout.parse("\n".join([row] * 3000))
+    (tmp_path / "long.txt").write_text("#" * 10_000_000)
+    for endless in (tmp_path / "long.txt", "/dev/zero"):
+        with pytest.raises(ValueError, match="more than 100,000 characters"):
+            Layout.load(endless)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n" * 400_000, b"\x00" * 99, SMALL.encode("utf-16"), SMALL.replace(".", "·").encode("latin-1"),
+     b"PK\x03\x04" + bytes(range(256)), "é\u2028½\n".encode(), b"A" * 90_000, b"A1\n" * 30_000, b"{" * 5000],
+)  # fmt: skip
+def test_what_is_no_map_is_a_sentence(tmp_path, content):
+    path = tmp_path / "map.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"map|text file"):
+        Layout.load(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"source": 5}, "the map is 5: give a path"),
+        ({"source": ["A.1"]}, r"the map is \['A.1'\]"),
+        *(({"room_size": size}, "room_size") for size in (5, None, "ab", [400], [400, [300]], [400, float("nan")])),
+        *(({"room_size": (400, side)}, "the height of room_size") for side in (-1, 0, float("inf"), 1e308, 10**20)),
+        *(({"goal_order": order}, "goal_order") for order in (5, "ab", [0.5, 1], [None, 0], [10**20, 0], [-1, 0])),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_a_sentence(arguments, said):
+    goals = SMALL.replace("1", "G").replace("2", "G")
+    with pytest.raises(ValueError, match=said):
+        Layout.load(**{"source": goals, "goal_order": [0, 1], **arguments})
+
+
+def test_a_byte_order_mark_is_no_part_of_the_map(tmp_path):
+    (tmp_path / "map.txt").write_text(SMALL, encoding="utf-8-sig")
+    assert Layout.load(tmp_path / "map.txt") == Layout.parse(SMALL)
 
 
 def test_a_second_start_must_be_connected_too():

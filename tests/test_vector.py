@@ -1,5 +1,8 @@
 """Many environments at once: each row is the single environment of its seed."""
 
+import copy
+import pickle
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -78,6 +81,64 @@ def test_rows_equal_single_environments_step_by_step(env_id, arguments, mode):
             judged, _ = judge.reset(options={"reset_mask": ended})
             np.testing.assert_array_equal(after, judged)
     assert ends > ROWS
+
+
+@pytest.mark.parametrize("limit", [64, 128, 256])
+def test_an_episode_may_end_with_its_block_of_noise(limit):
+    """A new episode draws where it begins before it draws noise, in both."""
+    ours, judge = both("PIDMNav-Maze-v0", {"random_start": True}, AutoresetMode.NEXT_STEP, limit)
+    ours.reset(seed=1)
+    judge.reset(seed=1)
+    for _ in range(600):
+        actions = np.zeros((ROWS, 2), np.float32)
+        np.testing.assert_array_equal(ours.step(actions)[0], judge.step(actions)[0])
+
+
+def test_generators_and_seeds_are_those_of_the_rows():
+    ours, judge = both("PIDMNav-Maze-v0", {"random_start": True}, AutoresetMode.NEXT_STEP, 30)
+    assert len(ours.np_random) == len(set(ours.np_random_seed)) == ROWS, "rows have generators before the first reset"
+    with pytest.raises(ValueError, match=r"call reset\(\) first"):
+        ours.step(np.zeros((ROWS, 2)))
+    mask = np.arange(ROWS) == 1
+    for arguments in ({"seed": 42}, {}, {"seed": [7, None, 8, None, 9]}, {"seed": 3, "options": {"reset_mask": mask}}):
+        for envs in (ours, judge):
+            envs.reset(**copy.deepcopy(arguments))
+            for _ in range(40):
+                envs.step(np.ones((ROWS, 2), np.float32))
+        assert ours.np_random_seed == judge.np_random_seed
+        states = [[rng.bit_generator.state for rng in envs.np_random] for envs in (ours, judge)]
+        assert states[0] == states[1]
+    for envs in (ours, judge):
+        with pytest.raises(AttributeError):
+            envs.np_random = np.random.default_rng()
+
+
+@pytest.mark.parametrize("actions", [0, None, 1.0, [0.5], [[0.0, 0.0]], np.zeros((ROWS, 3)), np.zeros((ROWS + 1, 2))])
+def test_wrong_actions_are_the_errors_of_gymnasium_s_own_vector_environment(actions):
+    kinds = []
+    for envs in both("PIDMNav-Maze-v0", {}, AutoresetMode.NEXT_STEP, None):
+        envs.reset(seed=0)
+        with pytest.raises((TypeError, ValueError)) as caught:
+            envs.step(actions)
+        kinds.append(caught.type)
+    assert kinds[0] is kinds[1]
+
+
+@pytest.mark.parametrize(
+    "clone", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs))], ids=["copy", "pickle"]
+)
+@pytest.mark.parametrize("arguments", [{}, {"obs_type": "pixels", "image_size": 32}], ids=str)
+def test_a_copy_goes_on_with_the_running_episodes(clone, arguments):
+    envs = gym.make_vec("PIDMNav-Maze-v0", num_envs=3, random_start=True, max_episode_steps=30, **arguments)
+    clone(envs).reset(seed=0)
+    envs.reset(seed=0)
+    actions = np.random.default_rng(0).uniform(-1, 1, (50, 3, 2)).astype(np.float32)
+    for action in actions[:20]:
+        envs.step(action)
+    twin = clone(envs)
+    for action in actions[20:]:
+        for ours, theirs in zip(envs.step(action)[:4], twin.step(action)[:4], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_an_ended_row_waits_when_autoreset_is_disabled():
@@ -166,6 +227,10 @@ def test_what_cannot_be_is_refused():
         envs.reset(options={"reset_mask": np.zeros(3, bool)})
     with pytest.raises(ValueError, match="num_envs is 0"):
         make_vector_env(num_envs=0, task="maze")
+    with pytest.raises(ValueError, match=r"num_envs is 1000000: .* to 262,144"):
+        make_vector_env(num_envs=1_000_000, task="maze")
+    with pytest.raises(ValueError, match="make fewer of them, or smaller images"):
+        make_vector_env(num_envs=16384, task="maze", obs_type="pixels", image_size=512)
     with pytest.raises(ValueError, match="render_mode is 'human'"):
         make_vector_env(num_envs=1, task="maze", render_mode="human")
     envs.step(np.array([[np.inf, -np.inf], [0.0, 0.0], [5.0, -5.0]]))

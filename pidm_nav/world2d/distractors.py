@@ -11,6 +11,8 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
+from pidm_nav.limits import MAX_FEATURES, check_number
+
 NoiseKind = Literal["iid", "random_walk"]
 
 FEATURE_NOISE: dict[NoiseKind, tuple[float, float]] = {"iid": (1.0, 10.0), "random_walk": (0.3, 100.0)}
@@ -58,23 +60,19 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         gym.Wrapper.__init__(self, env)
         if kind not in get_args(NoiseKind):
             raise ValueError(f"kind is {kind!r}: choose 'iid' or 'random_walk'")
-        if features < 1:
-            raise ValueError(f"features is {features}: append at least one")
-        if std is not None and not (np.isfinite(std) and std > 0):
-            raise ValueError(f"std is {std}: it must be a positive number")
-        if not 0 <= pixel_low < pixel_high <= 256 or pixel_step < 1:
-            raise ValueError(
-                f"pixel noise from {pixel_low} to {pixel_high} in steps of {pixel_step}: "
-                "use 0 <= pixel_low < pixel_high <= 256 and a step of 1 or more"
-            )
+        default_std, limit = FEATURE_NOISE[kind]
+        self.kind, self.features, self.std = kind, features, default_std if std is None else std
+        check_number("features", features, 1, MAX_FEATURES)
+        check_number("std", self.std, 1e-30, 1e30, whole=False)
+        check_number("pixel_high", pixel_high, 1, 256)
+        check_number("pixel_low", pixel_low, 0, pixel_high - 1)
+        check_number("pixel_step", pixel_step, 1, 256)
         inner = env.observation_space
         if not isinstance(inner, spaces.Box) or len(inner.shape) not in (1, 3):
             raise ValueError(f"the observation space is {inner}: distractors need a vector or an image")
         self._pixels = len(inner.shape) == 3
         if self._pixels and inner.dtype != np.uint8:
             raise ValueError(f"the images have dtype {inner.dtype}: distractors need uint8")
-        default_std, limit = FEATURE_NOISE[kind]
-        self.kind, self.features, self.std = kind, features, default_std if std is None else std
         self.pixel_low, self.pixel_high, self.pixel_step = pixel_low, pixel_high, pixel_step
         self._limit = self.std * limit
         self._noise_random = np.random.default_rng()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.limits import MAX_SIDE, check_number
 from pidm_nav.video import Frame
 from pidm_nav.world2d.layout import BOX, Layout
 
@@ -57,8 +58,8 @@ def view_room(room_size: tuple[int, int], size: FrameSize) -> View:
     """Return how a room lies in frames of this size, which is described in `render.render_state`."""
     room_width, room_height = room_size
     size = room_size if size is None else size
-    if np.min(size) < 16:
-        raise ValueError(f"a frame of size {size} shows nothing: use at least 16 pixels")
+    for side in size if isinstance(size, tuple) else (size,):
+        check_number("a side of the picture", side, 16, MAX_SIDE)
     if isinstance(size, int):
         scale = size / max(room_size)
         size = max(round(room_width * scale), 1), max(round(room_height * scale), 1)

@@ -14,13 +14,17 @@ so the cells to its left and above it must be free.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
 from string import ascii_lowercase
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pidm_nav.limits import MAX_CELLS, MAX_SIDE, check_number
 
 BOX = 20  # side of the agent's and of each goal's box, in pixels
 REACH = BOX // 2  # how far a box extends from its center, in pixels
@@ -50,10 +54,13 @@ class Layout:
         cls, source: str | Path, room_size: Sequence[int] = (800, 800), goal_order: Sequence[int] | None = None
     ) -> Layout:
         """Return the map of a text (anything with a line break in it) or of a file's path."""
+        if not isinstance(source, str | Path):
+            raise ValueError(f"the map is {reprlib.repr(source)}: give a path or the map's text")
         text = str(source)
-        if not isinstance(source, str) or ("\n" not in source and source.strip()):
+        if isinstance(source, Path) or ("\n" not in source and source.strip()):
             try:
-                text = Path(source).read_text(encoding="utf-8")
+                with Path(source).open(encoding="utf-8-sig") as file:
+                    text = file.read(2 * MAX_CELLS + 1)  # line breaks included: no map is longer
             except FileNotFoundError:
                 raise FileNotFoundError(f"no map file at '{source}': give a path or the map's text") from None
             except UnicodeDecodeError:
@@ -71,14 +78,17 @@ class Layout:
                 the Gs from 0 in reading order.
         """
         rows = _normalize(text)
-        width, height = (int(side) for side in room_size)
-        if min(width, height) < 2 * BOX:
-            raise ValueError(f"room_size {width} x {height} is too small: both sides need {2 * BOX} pixels")
+        try:
+            width, height = room_size
+        except (TypeError, ValueError):
+            raise ValueError(f"room_size is {reprlib.repr(room_size)}: give its width and height in pixels") from None
+        check_number("the width of room_size", width, 2 * BOX, MAX_SIDE)
+        check_number("the height of room_size", height, 2 * BOX, MAX_SIDE)
         if any("G" in row for row in rows):
             rows = _number_goals(rows, goal_order)
         elif goal_order is not None:
             raise ValueError("goal_order is only for maps with G goals: this one numbers its goals itself")
-        return cls(rows, (width, height))
+        return cls(rows, (int(width), int(height)))
 
     def __post_init__(self) -> None:
         cells = [(mark, line, column) for line, row in enumerate(self.rows) for column, mark in enumerate(row)]
@@ -186,6 +196,8 @@ def _normalize(text: str) -> tuple[str, ...]:
     lines = text.strip("\r\n").splitlines()
     if not lines:
         raise ValueError("the map is empty: draw it with # walls, A start and goals 1, 2, ...")
+    if sum(map(len, lines)) > MAX_CELLS:
+        raise ValueError(f"the map has more than {MAX_CELLS:,} characters: draw it with fewer and larger cells")
     for number, line in enumerate(lines, start=1):
         if len(line) != len(lines[0]):
             raise ValueError(
@@ -209,7 +221,10 @@ def _number_goals(rows: tuple[str, ...], goal_order: Sequence[int] | None) -> tu
     count = sum(row.count("G") for row in rows)
     if goal_order is None and count > 1:
         raise ValueError(f"the map has {count} G goals and no goal_order: say in which order to visit them")
-    order = [0] if goal_order is None else [int(goal) for goal in goal_order]
+    try:
+        order = [0] if goal_order is None else [index(goal) for goal in goal_order]
+    except TypeError:
+        raise ValueError(f"goal_order is {reprlib.repr(goal_order)}: give whole numbers") from None
     if sorted(order) != list(range(count)):
         raise ValueError(f"goal_order {order} must name each of 0 to {count - 1} once: the map has that many Gs")
     if count > len(GOAL_MARKS):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.limits import check_number
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 
 SPEED = 20.0  # pixels per step at an action of 1
@@ -154,10 +155,8 @@ def _push(math: Any, old: Any, new: Any, distance: Any) -> Any:
 
 def check_disturbance(noise_std: float, deadzone: float) -> None:
     """Refuse a noise or a deadzone that makes no sense, in 2D and in 3D."""
-    if not (np.isfinite(noise_std) and noise_std >= 0):
-        raise ValueError(f"noise_std is {noise_std}: it must be 0 or a positive number")
-    if not 0 <= deadzone < 1:
-        raise ValueError(f"deadzone is {deadzone}: it must be at least 0 and below 1")
+    check_number("noise_std", noise_std, 0, 1000, whole=False)
+    check_number("deadzone", deadzone, 0, 0.99, whole=False)
 
 
 def _push_tables(layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

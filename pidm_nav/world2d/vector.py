@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from pidm_nav.limits import MAX_BATCH, MAX_ROWS, MAX_STEPS, check_number
 from pidm_nav.world2d.state import REACHED, current_goals, join_state, state_size
 from pidm_nav.world2d.world import NOISE_BLOCK, Situation, World, draw_pairs
 
@@ -44,8 +45,16 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"num_envs is {num_envs}: it must be at least 1")
+        check_number("num_envs", num_envs, 1, MAX_ROWS)
+        max_episode_steps = None if max_episode_steps == -1 else max_episode_steps  # as `gym.make` takes it
+        if max_episode_steps is not None:
+            check_number("max_episode_steps", max_episode_steps, 1, MAX_STEPS)
+        single = world.observation_space
+        if num_envs * single.low.nbytes > MAX_BATCH:
+            raise ValueError(
+                f"{num_envs:,} environments that observe {single.shape} numbers do not fit into {MAX_BATCH:,} bytes: "
+                "make fewer of them, or smaller images"
+            )
         if render_mode not in (None, "rgb_array"):
             raise ValueError(
                 f"render_mode is {render_mode!r}: a vector environment renders to 'rgb_array' or not at all; "
@@ -55,12 +64,14 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.world, self.layout = world, world.map
-        self.single_observation_space, self.single_action_space = world.observation_space, world.action_space
+        self.single_observation_space, self.single_action_space = single, world.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
         self._every = np.arange(num_envs)
-        self._rngs: dict[int, np.random.Generator] = {}  # one per row; empty until the first reset
+        self._begun = False  # whether there has been a reset
+        self._rngs: dict[int, np.random.Generator] = {}  # one per row, made when they are first needed
+        self._seeds: dict[int, int] = {}  # what they were made from
         # A row is longer than its block of noise: rows a power of two apart would share few lines of the cache.
         self._noise = np.zeros((num_envs, NOISE_BLOCK + 8), np.complex64)
         self._blocks = self._every * self._noise.shape[1]  # where each row's block begins
@@ -73,6 +84,18 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._steps = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
 
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The generators of all rows, as in `SyncVectorEnv`; they cannot be replaced."""
+        self._seed_rows(None, self._every)
+        return tuple(self._rngs[row] for row in range(self.num_envs))
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The seeds of all rows."""
+        self._seed_rows(None, self._every)
+        return tuple(self._seeds[row] for row in range(self.num_envs))
+
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
@@ -84,12 +107,13 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
                 f"reset_mask must be ({self.num_envs},) booleans with at least one True, got {mask.dtype} {mask.shape}"
             )
         rows = np.flatnonzero(mask)
-        self._seed_rows(seed, rows)
+        self._seed_rows(seed, rows if self._begun else self._every)
         situations = None
         if "state" in options:
             states = np.broadcast_to(np.asarray(options["state"]), self._state.shape)
             situations = [self.world.check_state(state) for state in states[rows]]
         self._begin(rows, situations)
+        self._begun = True
         return self.world.observe(self._state), self._infos(np.full(self.num_envs, -1), mask)
 
     def step(
@@ -120,7 +144,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
     def set_state(self, states: Any) -> None:
         """Put the running episodes at (N, D) state vectors; an impossible one is a ValueError and changes nothing."""
-        if not self._rngs:
+        if not self._begun:
             raise ValueError("set_state needs running episodes: call reset() first")
         situations = [self.world.check_state(state) for state in states]
         if len(situations) != self.num_envs:
@@ -138,6 +162,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     def _move(self, velocities: NDArray[np.float64], idle: IntArray) -> IntArray:
         """Move every row that is not idle; return the rows that have reached their goal by it."""
         used_up = self._cursor == NOISE_BLOCK
+        used_up[idle] = False  # a new episode draws where it begins before it draws noise
         if used_up.any():
             for row in np.flatnonzero(used_up).tolist():
                 draw_pairs(self._rngs[row], self._noise[row, :NOISE_BLOCK])
@@ -185,22 +210,24 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], goals_reached).T
 
     def _seed_rows(self, seed: int | Sequence[int | None] | None, rows: IntArray) -> None:
-        """Give rows new generators: by seed + i, by the i-th of a list, or, without a seed, only at the first reset."""
+        """Give rows new generators: by seed + i, by the i-th of a list, or, without a seed, only if they have none."""
         if isinstance(seed, (int, np.integer)):
             seed = [int(seed) + row for row in range(self.num_envs)]
         seeds = [None] * self.num_envs if seed is None else seed
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} rows: give one for each row, or a single number")
-        for row in (rows if self._rngs else self._every).tolist():
+        for row in rows.tolist():
             if seeds[row] is not None or row not in self._rngs:
-                self._rngs[row], _ = seeding.np_random(seeds[row])
+                self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
                 self._cursor[row] = NOISE_BLOCK
 
     def _read_actions(self, actions: Any) -> NDArray[np.float64]:
         """Return the two components of all actions (2, N), clipped to [-1, 1]."""
-        if not self._rngs:
+        if not self._begun:
             raise ValueError("step() needs running episodes: call reset() first")
         given = np.asarray(actions)
+        if not given.ndim:
+            raise TypeError(f"the actions are {actions!r}: they must be ({self.num_envs}, 2) numbers")
         if given.shape != (self.num_envs, 2):
             raise ValueError(f"the actions have shape {given.shape}: they must be ({self.num_envs}, 2)")
         if np.isnan(given.max()):

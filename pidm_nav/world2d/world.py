@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pidm_nav.limits import MAX_SIDE, check_number
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 from pidm_nav.world2d.physics import Physics
@@ -53,8 +54,7 @@ class World:
             raise ValueError(f"{self.task} has its own map: use PIDMNav-Custom-v0 with layout=")
         if self.obs_type not in get_args(ObsType):
             raise ValueError(f"obs_type is {self.obs_type!r}: choose 'state' or 'pixels'")
-        if not (isinstance(self.image_size, int) and 16 <= self.image_size <= 4096):
-            raise ValueError(f"image_size is {self.image_size!r}: it must be a whole number from 16 to 4096")
+        check_number("image_size", self.image_size, 16, MAX_SIDE)
         self.physics  # noqa: B018 (a bad map or bad dynamics are refused now, not at the first step)
 
     @cached_property

@@ -1,0 +1,23 @@
+"""The largest sizes and counts that the package takes, and the check that refuses others before any memory is taken."""
+
+from __future__ import annotations
+
+import reprlib
+from numbers import Integral, Real
+from typing import Any
+
+MAX_SIDE = 4096  # pixels of a room or a picture along one side
+MAX_CELLS = 100_000  # characters of a map
+MAX_ROWS = 262_144  # environments that are stepped at once
+MAX_BATCH = 2**30  # bytes of the observations of one step, of all rows together
+MAX_STEPS = 1_000_000_000  # steps of an episode
+MAX_EPISODES = 100_000  # episodes of one evaluation or collection
+MAX_SEED = 10**18  # fits into 64 bits, also with the number of an episode added
+MAX_FEATURES = 100_000  # distractors that are appended to an observation
+
+
+def check_number(name: str, value: Any, low: float, high: float, whole: bool = True) -> None:
+    """Refuse a value that is not a number, or by default not a whole number, from `low` to `high`; NaN never is."""
+    if not (isinstance(value, Integral if whole else Real) and low <= value <= high):
+        kind = "whole number" if whole else "number"
+        raise ValueError(f"{name} is {reprlib.repr(value)}: it must be a {kind} from {low:,} to {high:,}")
