@@ -144,8 +144,8 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
         (["--task", "custom"], "--task custom needs --layout"),
         (["--task", "maze", "--layout", "map.txt"], "maze has its own map: leave --layout out"),
         (["--task", "maze", "--room-size", "600", "500"], "--room-size is the size of a map of your own: add --layout"),
-        (["--task", "maze", "--episodes", "0"], "the number of episodes is 0: it must be at least 1"),
-        (["--task", "maze", "--seed", "-1"], "the seed is -1: it must be 0 or more"),
+        (["--task", "maze", "--episodes", "0"], "the number of episodes is 0: it must be a whole number from 1"),
+        (["--task", "maze", "--seed", "-1"], "the seed is -1: it must be a whole number from 0"),
         (["--task", "maze", "--speed", "0"], "speed is 0.0: it must be between"),
         (
             ["--task", "maze", "--expert", "human-like", "--speed", "0.5"],
@@ -220,8 +220,8 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--episodes", "0"], "the number of episodes is 0: it must be at least 1"),
-        (["--seed", "-1"], "the seed is -1: it must be 0 or more"),
+        (["--episodes", "0"], "the number of episodes is 0: it must be a whole number from 1"),
+        (["--seed", "-1"], "the seed is -1: it must be a whole number from 0"),
         (["--video-episode", "1"], "--video-episode says which episode --video writes: add --video"),
         (["--video", "x.avi"], "must end in .gif or .mp4"),
         ([], "nowhere"),
