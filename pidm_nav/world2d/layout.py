@@ -14,6 +14,7 @@ so the cells to its left and above it must be free.
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -143,11 +144,8 @@ class Layout:
 
     def _centers(self, cells: list[Cell]) -> NDArray[np.float64]:
         """Return the cells' positions (N, 2): ceil(column * width / columns), likewise for y."""
-        width, height = self.room_size
-        columns, lines = len(self.rows[0]), len(self.rows)
-        return np.array(
-            [(-(-column * width // columns), -(-line * height // lines)) for _, line, column in cells], float
-        )
+        places = np.array([(column, line) for _, line, column in cells])
+        return -(-places * self.room_size // (len(self.rows[0]), len(self.rows))).astype(np.float64)
 
     def _wall_rectangles(self) -> NDArray[np.int64]:
         """Merge wall cells into rectangles along rows, then down columns; the two passes may overlap."""
@@ -203,21 +201,20 @@ def _normalize(text: str) -> tuple[str, ...]:
             raise ValueError(
                 f"map line {number} is {len(line)} characters wide, line 1 is {len(lines[0])}: make them equal"
             )
-        for column, mark in enumerate(line, start=1):
-            if mark not in "#W .AG" + GOAL_MARKS:
-                raise ValueError(
-                    f"map line {number}, column {column} has {mark!r}: "
-                    "use # wall, . free, A start, 1-9 and a-z goals (or G)"
-                )
+        unknown = re.search(f"[^#W .AG{GOAL_MARKS}]", line)
+        if unknown:
+            place = f"map line {number}, column {unknown.start() + 1}"
+            raise ValueError(f"{place} has {unknown[0]!r}: use # wall, . free, A start, 1-9 and a-z goals (or G)")
     return tuple(line.replace("W", "#").replace(" ", ".") for line in lines)
 
 
 def _number_goals(rows: tuple[str, ...], goal_order: Sequence[int] | None) -> tuple[str, ...]:
     """Replace `G` goals by their marks in visiting order."""
     for line, row in enumerate(rows, start=1):
-        for column, mark in enumerate(row, start=1):
-            if mark in GOAL_MARKS:
-                raise ValueError(f"map line {line}, column {column} has goal {mark} beside G goals: use one kind")
+        goal = re.search(f"[{GOAL_MARKS}]", row)
+        if goal:
+            place = f"map line {line}, column {goal.start() + 1}"
+            raise ValueError(f"{place} has goal {goal[0]} beside G goals: use one kind")
     count = sum(row.count("G") for row in rows)
     if goal_order is None and count > 1:
         raise ValueError(f"the map has {count} G goals and no goal_order: say in which order to visit them")

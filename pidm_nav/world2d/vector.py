@@ -79,7 +79,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
         self._goals = np.zeros((num_envs, self.layout.num_goals, 2))
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
-        self._goals_reached, self._goal_ratio = np.zeros(num_envs, np.int64), np.zeros(num_envs)
+        self._goals_reached = np.zeros(num_envs, np.int64)
         self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
         self._steps = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
@@ -204,10 +204,8 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._aim(rows)
 
     def _aim(self, rows: IntArray) -> None:
-        """Look up the current goal of these rows, which is the last one once all are reached, and their progress."""
-        goals_reached = self._goals_reached[rows]
-        self._goal_ratio[rows] = goals_reached / self.layout.num_goals
-        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], goals_reached).T
+        """Look up the current goal of these rows, which is the last one once all are reached."""
+        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], self._goals_reached[rows]).T
 
     def _seed_rows(self, seed: int | Sequence[int | None] | None, rows: IntArray) -> None:
         """Give rows new generators: by seed + i, by the i-th of a list, or, without a seed, only if they have none."""
@@ -241,7 +239,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         infos: dict[str, Any] = {
             "goals_reached": self._goals_reached.copy(),
             "num_goals": np.full(self.num_envs, self.layout.num_goals),
-            "goal_ratio": self._goal_ratio.copy(),
+            "goal_ratio": self._goals_reached / self.layout.num_goals,
             "is_success": self._goals_reached == self.layout.num_goals,
             "reached_goal": reached_goal,
         }

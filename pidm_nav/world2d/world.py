@@ -128,34 +128,26 @@ class World:
 
     def check_state(self, state: Any) -> Situation:
         """Return the situation that a state vector describes; one that this task cannot be in is a ValueError."""
-        vector = np.asarray(state, dtype=np.float64)
-        if vector.shape != (state_size(self.map.num_goals),):
+        vector, size = np.asarray(state, dtype=np.float64), state_size(self.map.num_goals)
+        if vector.shape != (size,) or not np.isfinite(vector).all():
+            form = "[x, y, (goal_x, goal_y, reached) for each goal]"
             raise ValueError(
-                f"the state has shape {vector.shape}, this task's has ({state_size(self.map.num_goals)},): "
-                "[x, y, (goal_x, goal_y, reached) for each goal]"
+                f"the state {vector.tolist()} is not one of this task's: give {size} finite numbers {form}"
             )
-        if not np.isfinite(vector).all():
-            raise ValueError(f"the state has a number that is not finite at index {np.argmin(np.isfinite(vector))}")
         position, goals, reached = split_state(vector)
-        flags = vector[REACHED]
-        if not np.array_equal(flags, np.arange(self.map.num_goals) < reached):
-            raise ValueError(
-                f"the reached flags are {flags.tolist()}: goals are reached in order, so 1s come before 0s"
-            )
-        if reached == self.map.num_goals:
-            raise ValueError("all goals of this state are reached, so its episode is over: leave one to reach")
+        if reached == self.map.num_goals or (vector[REACHED] != (np.arange(self.map.num_goals) < reached)).any():
+            flags = vector[REACHED].tolist()
+            raise ValueError(f"the reached flags are {flags}: goals are reached in order, and one is left to reach")
         limits = np.array(self.map.room_size) - 1
         if (position < -MARGIN).any() or (position > limits + MARGIN).any() or self.physics.collides(position):
             raise ValueError(f"the state's position {position.tolist()} is inside a wall or outside the room: move it")
+        misplaced = ((goals < 0) | (goals > limits)).any(axis=1) | self.physics.collides(goals)
         if not self.random_goals:
-            for number, (goal, own) in enumerate(zip(goals.tolist(), self.map.goals.tolist(), strict=True), start=1):
-                if goal != own:
-                    raise ValueError(
-                        f"goal {number} of the state is at {goal}, this task's is at {own}: "
-                        "use a state of this task, or random_goals=True"
-                    )
-        elif (goals < 0).any() or (goals > limits).any() or self.physics.collides(goals).any():
-            raise ValueError("a goal of the state is inside a wall or outside the room: move it")
+            misplaced = (goals != self.map.goals).any(axis=1)
+        if misplaced.any():
+            goal = int(np.argmax(misplaced))
+            place = f"goal {goal + 1} of the state is at {goals[goal].tolist()}"
+            raise ValueError(f"{place}, where this task cannot have it: use a state of this task, or random_goals=True")
         return position, goals, int(reached)
 
     @cached_property
