@@ -53,11 +53,10 @@ def __getattr__(name: str) -> Any:
 def _register() -> None:
     for task in TASKS.values():
         if task.env_id not in gym.registry:  # importing twice must not warn
-            folder = "pidm_nav.world2d" if task.vectorized else "pidm_nav.world3d"
             gym.register(
                 task.env_id,
-                entry_point=f"{folder}.env:make_env",
-                vector_entry_point=f"{folder}.vector:make_vector_env" if task.vectorized else None,
+                entry_point=task.entry_point,
+                vector_entry_point=task.vector_entry_point,
                 max_episode_steps=None if task.name == "custom" else task.max_steps,
                 kwargs={} if task.name == "custom" else {"task": task.name},
             )

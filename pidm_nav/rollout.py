@@ -293,7 +293,7 @@ def evaluate(
     task = find_task(task)
     seeds = episode_seeds(episodes, seed)
     if film is not None:
-        check_number("film", film, 0, episodes - 1)
+        check_number("the episode to film", film, 0, episodes - 1)
     films: dict[int, list[NDArray[np.uint8]]] = {} if film is None or task.shows_goals else {film: []}
 
     def watch(running: Rollout) -> None:

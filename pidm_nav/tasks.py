@@ -39,7 +39,8 @@ class Task:
     map: str | None = None  # name of the map's file
     room_size: tuple[int, int] = (800, 800)
     world: str | None = None  # the dataclass of the environment's arguments, as module:class
-    vectorized: bool = False  # whether `gym.make_vec` steps all rows at once
+    entry_point: str | None = None  # the environment, as module:class
+    vector_entry_point: str | None = None  # the environment that steps all rows at once, if there is one
     rows: int = 16  # the largest number of episodes that are rolled out at once
     shows_goals: bool = False  # whether the state vector is that of world2d/state.py
     flags: tuple[int, int] | None = None  # first column and stride of the reached flags in the state vector
@@ -85,7 +86,7 @@ class Task:
         self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
     ) -> VectorEnv[Any, Any, Any]:
         """Make a vector environment for rollouts, which do not care what a row does after its episode has ended."""
-        if not self.vectorized or render_mode == "human":
+        if self.vector_entry_point is None or render_mode == "human":
             return SyncVectorEnv([partial(self.make, render_mode, max_steps, **env_kwargs)] * rows)
         options = {"num_envs": rows, "render_mode": render_mode, "autoreset_mode": AutoresetMode.DISABLED}
         env: VectorEnv[Any, Any, Any] = self._made(gym.make_vec, max_steps, options, env_kwargs)
@@ -129,7 +130,8 @@ def _read_map(name: str, room_size: tuple[int, int]) -> Layout:
 
 _2D: dict[str, Any] = {
     "world": "pidm_nav.world2d.world:World",
-    "vectorized": True,
+    "entry_point": "pidm_nav.world2d.env:NavEnv",
+    "vector_entry_point": "pidm_nav.world2d.vector:NavVectorEnv",
     "rows": 1024,
     "shows_goals": True,
     "flags": (4, 3),
@@ -139,6 +141,7 @@ _2D: dict[str, Any] = {
 }
 _3D: dict[str, Any] = {
     "world": "pidm_nav.world3d.env:World3D",
+    "entry_point": "pidm_nav.world3d.env:make_env",
     "rows": 1,  # each row has its own engine
     "flags": (6, 1),
     "experts": ("scripted",),

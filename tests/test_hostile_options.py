@@ -4,6 +4,7 @@ The options are found in the dataclasses of the commands, so that a new one is t
 """
 
 import dataclasses
+import faulthandler
 import random
 import resource
 import signal
@@ -120,13 +121,15 @@ def watched() -> Iterator[None]:
     used = int(status.read_text().split()[0]) * resource.getpagesize() if status.exists() else 0
     limits = resource.getrlimit(resource.RLIMIT_AS)
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(MOST_SECONDS)
+    faulthandler.dump_traceback_later(3 * MOST_SECONDS, exit=True)  # for code in C that no signal can interrupt
+    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS, 1)  # again and again, if something swallows the exception
     if used:
         resource.setrlimit(resource.RLIMIT_AS, (used + MOST_MEMORY, limits[1]))
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
         resource.setrlimit(resource.RLIMIT_AS, limits)
 

@@ -10,7 +10,6 @@ from gymnasium.vector import AutoresetMode
 
 from pidm_nav import NavVectorEnv
 from pidm_nav.tasks import PAPER_TASKS
-from pidm_nav.world2d.vector import make_vector_env
 
 IDS = [task.env_id for task in PAPER_TASKS.values()]
 ROWS = 5
@@ -226,13 +225,13 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="reset_mask must be"):
         envs.reset(options={"reset_mask": np.zeros(3, bool)})
     with pytest.raises(ValueError, match="num_envs is 0"):
-        make_vector_env(num_envs=0, task="maze")
+        NavVectorEnv(num_envs=0, task="maze")
     with pytest.raises(ValueError, match=r"num_envs is 1000000: .* to 262,144"):
-        make_vector_env(num_envs=1_000_000, task="maze")
+        NavVectorEnv(num_envs=1_000_000, task="maze")
     with pytest.raises(ValueError, match="make fewer of them, or smaller images"):
-        make_vector_env(num_envs=16384, task="maze", obs_type="pixels", image_size=512)
+        NavVectorEnv(num_envs=16384, task="maze", obs_type="pixels", image_size=512)
     with pytest.raises(ValueError, match="render_mode is 'human'"):
-        make_vector_env(num_envs=1, task="maze", render_mode="human")
+        NavVectorEnv(num_envs=1, task="maze", render_mode="human")
     envs.step(np.array([[np.inf, -np.inf], [0.0, 0.0], [5.0, -5.0]]))
 
 

@@ -70,8 +70,6 @@ class Evaluate:
             _check_space(agent.action_space, env.action_space, f"{trained} take the actions of {task.name}")
         episodes = self.episodes if self.episodes is not None else 50 if task.rows > 1 else 10
         film = None if self.video is None else (self.video_episode or 0)
-        if film is not None and not 0 <= film < episodes:
-            raise ValueError(f"--video-episode is {film}: there are episodes 0 to {episodes - 1}")
         began = time.perf_counter()
         with progress_bar(f"{agent.name} on {task.name}", episodes) as progress:
             result = evaluate(agent, task, episodes, self.seed, film=film, progress=progress, **arguments)

@@ -56,9 +56,10 @@ class NavEnv(GoalEnv):
     puts the running episode there.
     """
 
-    def __init__(self, world: World, render_mode: RenderMode | None = None) -> None:
+    def __init__(self, render_mode: RenderMode | None = None, **arguments: Any) -> None:
+        self.world = world = World(**arguments)
+        self.layout = world.map
         super().__init__(world.task or "custom", world.map.num_goals, render_mode)
-        self.world, self.layout = world, world.map
         self.observation_space = world.observation_space
         self.action_space = world.action_space
         self._x, self._y = 0.0, 0.0
@@ -123,8 +124,3 @@ class NavEnv(GoalEnv):
         self._goals = goals.tolist()
         self._state = join_state(position, goals, np.asarray(self._goals_reached))
         self._trace = [(self._x, self._y)]
-
-
-def make_env(render_mode: RenderMode | None = None, **arguments: Any) -> NavEnv:
-    """Make the environment of `gym.make`, whose arguments are those of `World`."""
-    return NavEnv(World(**arguments), render_mode)

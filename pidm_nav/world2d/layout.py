@@ -237,12 +237,10 @@ def _check_marks(rows: tuple[str, ...], starts: list[Cell], goals: list[Cell]) -
         raise ValueError(f"the map ({size}) has no start: put an A where the agent begins")
     if not goals:
         raise ValueError(f"the map ({size}) has no goal: put a 1 where the agent must go first")
-    for expected, (mark, line, column) in enumerate(goals):
-        place = f"map line {line + 1}, column {column + 1}"
-        if GOAL_MARKS.index(mark) < expected:
-            raise ValueError(f"goal {mark} stands twice, again at {place}: give each goal its own mark")
-        if GOAL_MARKS.index(mark) > expected:
-            raise ValueError(f"goal {mark} at {place} has no goal {GOAL_MARKS[expected]} before it: renumber the goals")
+    for number, (mark, line, column) in enumerate(goals):
+        if mark != GOAL_MARKS[number : number + 1]:
+            place = f"goal {mark} at map line {line + 1}, column {column + 1}"
+            raise ValueError(f"{place} is there twice, or the one before it is missing: number the goals 1, 2, 3, ...")
 
 
 def _runs(wall: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -84,9 +84,8 @@ class Physics:
 
     def touches(self, x: Number, y: Number, goal_x: Number, goal_y: Number) -> Any:
         """Return whether the agent's box overlaps the goal's, as bool or (N,) bool."""
-        if isinstance(x, np.ndarray):
-            return (np.abs(np.rint(x) - goal_x) < BOX) & (np.abs(np.rint(y) - goal_y) < BOX)
-        return abs(round(x) - goal_x) < BOX and abs(round(y) - goal_y) < BOX
+        rint: Any = np.rint if isinstance(x, np.ndarray) else round
+        return (abs(rint(x) - goal_x) < BOX) & (abs(rint(y) - goal_y) < BOX)
 
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether boxes centered on (..., 2) positions overlap a wall; far outside the room none does."""

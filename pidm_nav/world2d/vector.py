@@ -39,12 +39,14 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
     def __init__(
         self,
-        world: World,
         num_envs: int = 1,
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        **arguments: Any,
     ) -> None:
+        self.world = world = World(**arguments)
+        self.layout = world.map
         check_number("num_envs", num_envs, 1, MAX_ROWS)
         max_episode_steps = None if max_episode_steps == -1 else max_episode_steps  # as `gym.make` takes it
         if max_episode_steps is not None:
@@ -63,7 +65,6 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self.num_envs, self.max_episode_steps, self.render_mode = num_envs, max_episode_steps, render_mode
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
-        self.world, self.layout = world, world.map
         self.single_observation_space, self.single_action_space = single, world.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -254,14 +255,3 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             observations[row] = observation
         info = self._infos(reached_goal, ended)
         return {"final_obs": observations, "_final_obs": ended, "final_info": info, "_final_info": ended.copy()}
-
-
-def make_vector_env(
-    num_envs: int = 1,
-    max_episode_steps: int | None = None,
-    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-    render_mode: str | None = None,
-    **arguments: Any,
-) -> NavVectorEnv:
-    """Make the environment of `gym.make_vec`, whose further arguments are those of `World`."""
-    return NavVectorEnv(World(**arguments), num_envs, max_episode_steps, autoreset_mode, render_mode)
