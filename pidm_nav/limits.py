@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from numbers import Integral, Real
 from typing import Any
@@ -18,6 +19,7 @@ MAX_FEATURES = 100_000  # distractors that are appended to an observation
 
 def check_number(name: str, value: Any, low: float, high: float, whole: bool = True) -> None:
     """Refuse a value that is not a number, or by default not a whole number, from `low` to `high`; NaN never is."""
-    if not (isinstance(value, Integral if whole else Real) and low <= value <= high):
+    number: Any = value if isinstance(value, Integral if whole else Real) else math.nan
+    if not low <= number <= high:
         kind = "whole number" if whole else "number"
         raise ValueError(f"{name} is {reprlib.repr(value)}: it must be a {kind} from {low:,} to {high:,}")

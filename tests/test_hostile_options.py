@@ -8,6 +8,7 @@ import faulthandler
 import random
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,7 +122,8 @@ def watched() -> Iterator[None]:
     used = int(status.read_text().split()[0]) * resource.getpagesize() if status.exists() else 0
     limits = resource.getrlimit(resource.RLIMIT_AS)
     before = signal.signal(signal.SIGALRM, stop)
-    faulthandler.dump_traceback_later(3 * MOST_SECONDS, exit=True)  # for code in C that no signal can interrupt
+    # Code in C may be out of reach of signals: then the whole run ends, with the place.
+    faulthandler.dump_traceback_later(3 * MOST_SECONDS, exit=True, file=sys.__stderr__)
     signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS, 1)  # again and again, if something swallows the exception
     if used:
         resource.setrlimit(resource.RLIMIT_AS, (used + MOST_MEMORY, limits[1]))

@@ -48,7 +48,7 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         pixel_high: int = 256,
         pixel_step: int = 16,
     ) -> None:
-        pixels = {"pixel_low": pixel_low, "pixel_high": pixel_high, "pixel_step": pixel_step}
+        pixels: dict[str, Any] = {"pixel_low": pixel_low, "pixel_high": pixel_high, "pixel_step": pixel_step}
         RecordConstructorArgs.__init__(self, kind=kind, features=features, std=std, **pixels)
         gym.Wrapper.__init__(self, env)
         if kind not in get_args(NoiseKind):
