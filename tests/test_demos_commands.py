@@ -252,7 +252,7 @@ def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, r
     other = ["--task", "custom", "--layout", tmp_path / "map.txt", "--room-size", 900, 900]
     refused(unseen + "custom, which have other bounds", "evaluate", agent, *other)
     film = ["--episodes", 2, "--video", "x.gif", "--video-episode", 5]
-    refused("the episode to film is 5: it must be a whole number from 0 to 1", "evaluate", agent, *film)
+    refused("--video-episode is 5: it must be a whole number from 0 to 1", "evaluate", agent, *film)
 
 
 # ---- info

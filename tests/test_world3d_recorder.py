@@ -150,7 +150,7 @@ def test_the_commands_train_and_evaluate(tmp_path: Path, monkeypatch: pytest.Mon
         (["--task", "zigzag"], "trained on zigzag-3d: it cannot see the observations of zigzag"),
         (
             ["--video", str(video), "--video-episode", "10"],
-            "the episode to film is 10: ",
+            "--video-episode is 10: ",
         ),
         (["--video", str(tmp_path / "bc.avi")], "must end in .gif or .mp4"),
         (["--episodes", "0"], "the number of episodes is 0"),

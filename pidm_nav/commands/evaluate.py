@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
 from pidm_nav.console import counted, print_table, progress_bar, say
+from pidm_nav.limits import check_number
 from pidm_nav.rollout import episode_seeds, evaluate, rollout
 from pidm_nav.tasks import find_task, task_name
 from pidm_nav.video import check_video_name
@@ -70,6 +71,8 @@ class Evaluate:
             _check_space(agent.action_space, env.action_space, f"{trained} take the actions of {task.name}")
         episodes = self.episodes if self.episodes is not None else 50 if task.rows > 1 else 10
         film = None if self.video is None else (self.video_episode or 0)
+        if film is not None:
+            check_number("--video-episode", film, 0, episodes - 1)
         began = time.perf_counter()
         with progress_bar(f"{agent.name} on {task.name}", episodes) as progress:
             result = evaluate(agent, task, episodes, self.seed, film=film, progress=progress, **arguments)
