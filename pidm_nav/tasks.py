@@ -170,10 +170,7 @@ PAPER_TASKS: dict[str, Task] = {name: TASKS[name] for name in ("four-room", "zig
 
 
 def find_task(name: str | Task) -> Task:
-    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id.
-
-    As in `gym.make`, `module:id` imports the module: names that come from files go through `task_name` first.
-    """
+    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id; it imports nothing."""
     if isinstance(name, Task):
         return name
     key = _plain(name.removeprefix("pidm_nav:"))
@@ -182,7 +179,7 @@ def find_task(name: str | Task) -> Task:
             return task
     try:
         spec = gym.spec(name)
-    except (gym.error.Error, ImportError, TypeError, ValueError):  # the last two for odd names of modules
+    except gym.error.Error:
         close = get_close_matches(name, [*TASKS, *gym.registry], n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(TASKS)}, or any Gymnasium id"
         raise ValueError(f"no task is called '{name}': {hint}") from None

@@ -1,12 +1,14 @@
 """Rollouts of any policy: the same episodes as a plain Gymnasium loop, and figures that follow from them."""
 
 import dataclasses
+import sys
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from pidm_nav import PAPER_TASKS, AStarExpert, HumanLikePlayer, Rollout, collect, evaluate, find_task, rollout
+from pidm_nav.tasks import task_name
 
 LANE = {"layout": "............\n.A.1.2..3...\n............\n", "room_size": [600, 150]}
 
@@ -188,6 +190,27 @@ def test_what_cannot_be_is_refused():
         evaluate(Constant([0, 0]), "mazze")
     with pytest.raises(ValueError, match="maze has no argument 'noise'"):
         evaluate(Constant([0, 0]), "maze", noise=0.1)
+
+
+@pytest.mark.parametrize("name", ["far:Far-v0", "..:x", ":", "a:b:c"])
+def test_no_name_of_a_task_imports_a_module(name, tmp_path, monkeypatch):
+    """In gym.make, `module:id` does; names come from files, too."""
+    (tmp_path / "far.py").write_text("import gymnasium\ngymnasium.register('Far-v0', entry_point='far:none')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="files must not name modules"):
+        task_name(name)
+    with pytest.raises(ValueError, match="no task is called"):
+        evaluate(Constant([0, 0]), name)
+    assert "far" not in sys.modules
+
+
+@pytest.mark.parametrize("value", [-1, 0, float("nan"), 1e308, 1e-320, 10**20])
+def test_hostile_numbers_are_a_sentence_or_work(value):
+    for arguments in ({"episodes": value}, {"seed": value}, {"max_steps": value}, {"film": value}):
+        try:
+            evaluate(Constant([0, 0]), "maze", **{"episodes": 1, "max_steps": 2, **arguments})
+        except ValueError as error:
+            assert "whole number from" in str(error)
 
 
 def test_results_are_worth_printing():

@@ -15,7 +15,7 @@ from pidm_nav.commands.options import EnvArguments, EnvOptions
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.limits import check_number
 from pidm_nav.rollout import episode_seeds, evaluate, rollout
-from pidm_nav.tasks import find_task, task_name
+from pidm_nav.tasks import find_task
 from pidm_nav.video import check_video_name
 
 DYNAMICS = ("noise_std", "clip_noise", "realtime")  # as the command line says, whatever they were in training
@@ -57,12 +57,11 @@ class Evaluate:
             check_video_name(self.video)
         elif self.video_episode is not None:
             raise ValueError("--video-episode says which episode --video writes: add --video with a file's name")
-        given = None if self.task is None else find_task(self.task)
         agent = load_agent(self.folder)
-        trained_on = find_task(task_name(str(agent.description.get("task", "unknown"))))
+        trained_on = find_task(str(agent.description.get("task", "unknown")))
         known = agent.description.get("env_kwargs", {})
         known = {name: value for name, value in known.items() if trained_on.world is None or name not in DYNAMICS}
-        task, arguments = self.env.resolve(given or trained_on, known)
+        task, arguments = self.env.resolve(self.task or trained_on.name, known)
         with closing(task.make(**arguments)) as env:
             trained = f"the agent was trained on {trained_on.name}: it cannot"
             _check_space(

@@ -44,7 +44,7 @@ class EnvOptions:
     room_size: tuple[int, int] = (800, 800)
     """Width and height of your own map's room in pixels."""
 
-    def resolve(self, task: str | Task | None, known: Mapping[str, Any] | None = None) -> tuple[Task, dict[str, Any]]:
+    def resolve(self, task: str | None, known: Mapping[str, Any] | None = None) -> tuple[Task, dict[str, Any]]:
         """Return the task, and the known arguments of its environment changed by the options that were given."""
         if task is None and self.layout is None:
             raise ValueError(f"no task given: add --task with one of {', '.join(TASKS)}, or any Gymnasium id")
