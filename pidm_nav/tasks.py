@@ -170,7 +170,7 @@ PAPER_TASKS: dict[str, Task] = {name: TASKS[name] for name in ("four-room", "zig
 
 
 def find_task(name: str | Task) -> Task:
-    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id; it imports nothing."""
+    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id."""
     if isinstance(name, Task):
         return name
     key = _plain(name.removeprefix("pidm_nav:"))
