@@ -34,6 +34,7 @@ MAP = "##########\n#........#\n#..A.....#\n#....##..#\n#..2....1#\n##########\n"
 ANALYSIS = "--demos demos.npz --out out"
 SETTINGS = {  # the least work that each command can do
     "quickstart": "--fast --out out",
+    "studio": "--no-browser",
     "play": "--task maze --rounds 1",
     "record": "--task maze --episodes 1",
     "collect": "--task maze --episodes 1 --out out.npz",
@@ -143,6 +144,9 @@ def test_a_hostile_number_is_a_sentence_or_works(words, chosen, option, values, 
     here = lambda function, jobs, workers=None: ((job, attempt(function, job)) for job in jobs)  # noqa: E731
     monkeypatch.setattr(experiments, "run_local", here)
     monkeypatch.setattr(quickstart, "run_local", here)
+    if words == "studio":
+        server = pytest.importorskip("pidm_nav.studio.server")
+        monkeypatch.setattr(server, "serve", lambda *_: None)
     for name in ("demos.npz", "pixels.npz", "agent", "map.txt"):
         (tmp_path / name).symlink_to(inputs / name)
     settings = [*f"{SETTINGS[words]} {ALSO.get(option, '')}".split(), *chosen]
