@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import os
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,20 +30,13 @@ from pidm_nav.files import write_text
 
 CHUNK = 256  # steps whose batches are drawn at once
 STATISTICS_BATCH = 4096
-LOSSES = "losses.jsonl"
+LOSSES, CHECKPOINTS, TENSORBOARD = "losses.jsonl", "checkpoints", "tensorboard"
 OnCheckpoint = Callable[[int, NavPolicy], None]
 
 
 def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: TrainConfig) -> Samples:
     """Return the training tensors of an agent, whose scales must have been fitted."""
     episodes = [episode for dataset in datasets for episode in dataset]
-    for dataset in datasets:
-        got = (dataset[0].observations.shape[1:], dataset[0].actions.shape[1:])
-        if got != (agent.observation_space.shape, agent.action_space.shape):
-            raise ValueError(
-                f"demonstrations of {dataset.task} have observations of shape {got[0]} and actions of shape {got[1]}, "
-                f"the agent's are {agent.observation_space.shape} and {agent.action_space.shape}: they cannot train it"
-            )
     none = np.zeros((1, agent.action_size), dtype=np.float32)
     actions = np.concatenate([part for episode in episodes for part in (episode.actions, none)])
     actions = np.clip(actions, agent.action_space.low, agent.action_space.high)
@@ -87,23 +84,28 @@ class Training:
         first = load_state(folder, *state, self.identity) if folder else 0
         batches = self._batches(first)
         policy.train()
-        with _loss_log(folder, policy.name, config.steps, first, progress) as write_loss:
+        with (
+            _loss_log(folder, policy.name, config.steps, first, progress) as write_loss,
+            _signals_kept(folder is not None) as stopped,
+        ):
             for step in range(first, config.steps):
                 loss = self._step(step, next(batches))
                 done = step + 1
                 if done % config.log_every == 0 or done == config.steps:
                     write_loss(done, loss.item(), config.rate(step))
-                if folder and done % config.save_every == 0 and done < config.steps:
-                    save_state(folder, *state, done, self.identity)
                 if done in config.checkpoints and done < config.steps:
                     kept = copy.deepcopy(policy.state_dict())
                     self._finish()
                     if folder:
-                        policy.save(folder / "checkpoints" / f"step-{done:06d}")
+                        policy.save(folder / CHECKPOINTS / f"step-{done:06d}")
                     if on_checkpoint:
                         on_checkpoint(done, policy)
                     policy.load_state_dict(kept)
                     policy.train()
+                if folder and (stopped or (done % config.save_every == 0 and done < config.steps)):
+                    save_state(folder, *state, done, self.identity)
+                if stopped:
+                    break
         self._finish()
         if on_checkpoint:
             on_checkpoint(config.steps, policy)
@@ -162,6 +164,17 @@ def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.O
         return torch.optim.Adam(parameters, lr=learning_rate)
 
 
+def _append(path: Path, line: str) -> None:
+    """Add a line to a text file, as a whole or not at all."""
+    size = path.stat().st_size
+    try:
+        with path.open("ab") as file:
+            file.write(f"{line}\n".encode())
+    except OSError as error:
+        os.truncate(path, size)
+        raise OSError(f"cannot write '{path}' ({error.strerror}): make room for it and start again") from None
+
+
 @contextmanager
 def _loss_log(
     folder: Path | None, name: str, steps: int, first: int, progress: bool
@@ -170,26 +183,25 @@ def _loss_log(
     began, shown = time.perf_counter(), first
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(f"training {name}", steps, first, progress))
-        file: Any = None
         board: Any = None
         if folder is not None:
             path = folder / LOSSES
-            text = path.read_text(encoding="utf-8") if first and path.exists() else ""
-            whole = re.findall(r'^(\{"step": (\d+),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
+            text = path.read_text(encoding="utf-8", errors="replace") if first and path.exists() else ""
+            whole = re.findall(r'^(\{"step": (\d{1,10}),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
             write_text(path, "".join(f"{line}\n" for line, step in whole if int(step) <= first))
-            file = stack.enter_context(path.open("a", encoding="utf-8"))
             with suppress(ImportError):
                 from torch.utils.tensorboard import SummaryWriter
 
-                board = stack.enter_context(SummaryWriter(str(folder / "tensorboard"), purge_step=first))
+                board = stack.enter_context(SummaryWriter(str(folder / TENSORBOARD), purge_step=first))
 
         def write(step: int, loss: float, learning_rate: float) -> None:
             nonlocal shown
+            if not math.isfinite(loss):
+                raise ValueError(f"the loss is {loss} after {step} steps: choose a smaller learning_rate")
             seconds = time.perf_counter() - began
-            if file is not None:
+            if folder is not None:
                 line = {"step": step, "loss": loss, "learning_rate": learning_rate, "seconds": round(seconds, 3)}
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+                _append(folder / LOSSES, json.dumps(line))
             if board is not None:
                 board.add_scalar("loss", loss, step)
                 board.add_scalar("learning_rate", learning_rate, step)
@@ -197,3 +209,26 @@ def _loss_log(
             shown = step
 
         yield write
+
+
+@contextmanager
+def _signals_kept(keep: bool) -> Iterator[list[int]]:
+    """Put Ctrl-C or SIGTERM off until the block, which is told of it, ends; the second one is not put off."""
+    kept: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if kept:
+            raise KeyboardInterrupt(number)
+        kept.append(number)
+
+    before = {}
+    if keep and threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, note) for number in handlers if handlers[number] != signal.SIG_IGN}
+    try:
+        yield kept
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if kept:
+        raise KeyboardInterrupt(kept[0])

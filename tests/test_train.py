@@ -238,9 +238,9 @@ def test_a_preset_can_be_changed_and_passed_as_a_whole(dataset: DemoDataset) -> 
     [
         ({"steps": 0}, "steps is 0"),
         ({"loss": "huber"}, "choose l1 or mse"),
-        ({"learning_rate": 0.0}, "learning_rate is 0: it must be above 0"),
-        ({"learning_rate": 1e30}, r"learning_rate is 1e\+30: it must be above 0 and below 10"),
-        ({"seed": -1}, "seed is -1: seeds are 0 or more"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0: expected `float` >= 1e-12"),
+        ({"learning_rate": 1e30}, r"learning_rate is 1e\+30: expected `float` <= 10"),
+        ({"seed": -1}, "seed is -1: expected `int` >= 0"),
         ({"steps": 10, "checkpoints": (11,)}, "within the 10 steps"),
     ],
 )
