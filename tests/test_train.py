@@ -1,10 +1,14 @@
 """Training: it learns, repeats itself bit for bit, goes on after a kill, and says what is wrong."""
 
+import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load, load_file, save
 
 from pidm_nav.agents import (
     AGENTS,
@@ -133,26 +138,158 @@ def test_a_killed_training_ends_with_the_same_weights(agent: str, dataset: DemoD
     assert not (out / "training.safetensors").exists()
 
 
-def test_another_trainings_state_is_refused(dataset: DemoDataset, tmp_path: Path) -> None:
-    def stop(step: int, agent: NavPolicy) -> None:
-        raise KeyboardInterrupt
+STOPPED: dict[str, Any] = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
 
-    settings = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
+
+def stop(step: int, agent: NavPolicy) -> None:
+    raise KeyboardInterrupt
+
+
+def flip(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+STATES: dict[str, Callable[[bytes], bytes]] = {
+    "cut short": lambda content: content[:1000],
+    "a bit of a weight": lambda content: flip(content, -1),
+    "a bit of a name": lambda content: flip(content, content.index(b"agent.")),
+    "another step": lambda content: content.replace(rb'\"step\":20', rb'\"step\":10'),
+    "no checksum": lambda content: save(load(content), {"step": "20", "identity": "0"}),
+    "empty": lambda content: b"",
+}
+
+
+@pytest.mark.parametrize("change", STATES)
+def test_a_damaged_state_is_refused(change: str, dataset: DemoDataset, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **settings)
-    with pytest.raises(ValueError, match="unfinished training of another"):
-        train("bc", dataset, out=tmp_path, **settings, seed=5)
+        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)
     state = tmp_path / "training.safetensors"
-    state.write_bytes(state.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="damaged"):
-        train("bc", dataset, out=tmp_path, **settings)
+    assert STATES[change](state.read_bytes()) != state.read_bytes()
+    state.write_bytes(STATES[change](state.read_bytes()))
+    with pytest.raises(ValueError, match="damaged, or from a version that wrote no checksum: delete it"):
+        train("bc", dataset, out=tmp_path, **STOPPED)
+    state.unlink()
+    train("bc", dataset, out=tmp_path, **STOPPED)
+
+
+def test_another_trainings_state_is_refused(dataset: DemoDataset, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)
+    with pytest.raises(ValueError, match="unfinished training of another"):
+        train("bc", dataset, out=tmp_path, **STOPPED, seed=5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_training_that_is_stopped_keeps_its_last_step(
+    number: signal.Signals, dataset: DemoDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**STOPPED, "save_every": 1000}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train("bc", dataset, out=tmp_path, on_checkpoint=lambda *_: os.kill(os.getpid(), number), **settings)
+    assert caught.value.args == (number,)
+    with safe_open(tmp_path / "training.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["note"])["step"] == 30
+    resumed = train("bc", dataset, out=tmp_path, **settings)
+    assert same(weights(resumed), weights(train("bc", dataset, **settings)))
+    assert {each.name for each in tmp_path.iterdir()} - {"tensorboard"} == {
+        "agent.json",
+        next(tmp_path.glob("weights-*")).name,
+        "losses.jsonl",
+        "checkpoints",
+    }
+
+
+def test_one_training_per_folder(dataset: DemoDataset, tmp_path: Path) -> None:
+    def train_too(step: int, agent: NavPolicy) -> None:
+        with pytest.raises(OSError, match=rf"is being written to by process {os.getpid()} .*: wait until it has ended"):
+            train("bc", dataset, out=tmp_path / "x" / "..", **STOPPED)
+
+    (tmp_path / "x").mkdir()
+    train("bc", dataset, out=tmp_path, on_checkpoint=train_too, **STOPPED)
+    assert not list(tmp_path.glob(".*"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_agent_is_replaced_only_by_a_whole_one(dataset: DemoDataset, tmp_path: Path) -> None:
+    train("bc", dataset, out=tmp_path, **STOPPED)
+    before = contents(tmp_path)
+    settings = {**STOPPED, "seed": 1, "checkpoints": (25, 40)}
+    with pytest.raises(KeyboardInterrupt):
+        train("bc", dataset, out=tmp_path, overwrite=True, on_checkpoint=stop, **settings)
+    after = contents(tmp_path)
+    assert {name: after[name] for name in before} == before and "unfinished/training.safetensors" in after
+    resumed = train("bc", dataset, out=tmp_path, overwrite=True, **settings)
+    assert same(weights(resumed), weights(train("bc", dataset, **settings)))
+    assert same(weights(load_agent(tmp_path)), weights(resumed))
+    assert not (tmp_path / "unfinished").exists()
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-000025", "step-000040"}
+
+
+LIMITED = """
+import resource, signal, sys
+from pidm_nav.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(("size", "file"), [(0, "losses.jsonl"), (100, "losses.jsonl"), (20_000, "training.safetensors")])
+def test_a_full_disk_is_told_and_harms_nothing(size: int, file: str, dataset: DemoDataset, tmp_path: Path) -> None:
+    demos, out = tmp_path / "demos.npz", tmp_path / "run"
+    save_demos(dataset, demos)
+    train("bc", dataset, out=out, **TINY)
+    before = contents(out)
+    words = ["train", "--agent", "bc", "--demos", str(demos), "--out", str(out), "--force", "--steps", "4"]
+    words += ["--log-every", "1", "--save-every", "2"]
+    command = [sys.executable, "-c", LIMITED, str(size), *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2 and f"error: cannot write '{out}/unfinished/{file}' (File too large)" in done.stderr
+    after = contents(out)
+    assert {name: after[name] for name in before} == before
+    assert all(line.endswith("}") for line in (out / "unfinished" / "losses.jsonl").read_text().splitlines())
+    main([*words])
+    assert load_agent(out).description["training"]["steps"] == 4 and not (out / "unfinished").exists()
+
+
+@pytest.mark.parametrize("large", [1e30, -2e9])
+def test_observations_beyond_measure_are_refused(large: float, dataset: DemoDataset) -> None:
+    episode = dataset[0]
+    states = np.column_stack([episode.observations, np.full(len(episode) + 1, large)])
+    other = DemoDataset("Elsewhere-v0", (Episode(states, episode.actions, episode.rewards, True, False),))
+    spaces = gym.spaces.Box(-np.inf, np.inf, (15,)), gym.spaces.Box(-1, 1, (2,))
+    for agent in AGENTS:
+        with pytest.raises(ValueError, match=r"observations as large as .* leave these episodes out"):
+            train(agent, other, env_spaces=spaces, **TINY)
+
+
+@pytest.mark.parametrize("name", ["run[/bold]x", "run[red]x", "run\x1b[31mx"])
+def test_the_name_of_a_folder_is_not_markup(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "--agent", "retrieval-bc", "--demos", "four-room/astar", "--out", str(tmp_path / name)])
+    shown = name.replace("\x1b", "\\x1b")
+    assert f"saved to {tmp_path}/{shown}; next: pidm-nav evaluate {tmp_path}/{shown}\n" in capsys.readouterr().out
+
+
+HOSTILE = (-1, 0, math.nan, 1e308, 1e-320, 99999999999999999999)
+NUMBERS = [
+    *((kind, each.name) for kind in (PIDMConfig, TrainConfig) for each in fields(kind) if each.name not in ("frames",)),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), NUMBERS, ids=[name for _, name in NUMBERS])
+def test_no_number_breaks_the_settings(kind: type[PIDMConfig | TrainConfig], name: str, dataset: DemoDataset) -> None:
+    for value in HOSTILE:
+        for given in (value, (value,), (0, value)):
+            settings: dict[str, Any] = {"steps": 1, **SMALL, name: given}
+            with contextlib.suppress(ValueError):
+                train("pidm", dataset[:1], **settings)
 
 
 def test_a_training_is_not_resumed_with_other_predictor_data(dataset: DemoDataset, tmp_path: Path) -> None:
-    def stop(step: int, agent: NavPolicy) -> None:
-        raise KeyboardInterrupt
-
-    settings = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
+    settings = STOPPED
     with pytest.raises(KeyboardInterrupt):
         train("pidm", dataset[:1], out=tmp_path, predictor_data=dataset[1:2], on_checkpoint=stop, **settings)
     with pytest.raises(ValueError, match="unfinished training of another"):
@@ -325,7 +462,9 @@ def test_the_commands_train_and_evaluate(
         (["--agent", "bc", "--demos", demos, "--num-demos", "9"], "sample 9 of 3"),
         (["--agent", "bc", "--demos", demos, "--predictor", "learned"], "error: "),
         (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
-        (["--agent", "bc", "--demos", demos, "--seed", "-1"], "error: "),
+        (["--agent", "bc", "--demos", demos, "--seed", "-1"], "seed is -1: expected `int` >= 0"),
+        (["--agent", "bc", "--demos", demos, "--steps", "nan"], "error: --steps: invalid literal"),
+        (["--agent", "bc", "--demos", demos, "--encoder-sizes", "40000", "30000"], "at most 100,000,000 are allowed"),
     ):
         with pytest.raises(SystemExit):
             main(["train", *words, "--out", str(tmp_path / "other")])

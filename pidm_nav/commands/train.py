@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import time
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -48,9 +50,13 @@ class Train:
         """Return the command with the options of the agent, preset and demonstrations that are asked for."""
         from pidm_nav.agents.train import agent_class, choose_preset
 
-        helping = {"-h", "--help"} & set(arguments)
-        known = [word for word in arguments if word not in helping]
-        chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
+        helping = bool({"-h", "--help"} & set(arguments))
+        known = [word for word in arguments if word not in ("-h", "--help")]
+        try:
+            with redirect_stderr(io.StringIO()):
+                chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
+        except SystemExit:  # what is wrong with the arguments is told when all of them are parsed
+            chosen, helping = Choice(), True
         agent_class(chosen.agent)  # an unknown one is refused before anything else
         demos = chosen.demos
         if demos is None and chosen.task is not None and find_task(chosen.task).name in PAPER_TASKS:
