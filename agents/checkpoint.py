@@ -1,11 +1,10 @@
-"""Agents on disk: a JSON description and a safetensors file, and the state that a killed training resumes from."""
+"""Agents on disk: a JSON description, and a safetensors file of weights and memory."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,29 +13,25 @@ import msgspec
 import numpy as np
 import safetensors
 import safetensors.torch
-import torch
 from gymnasium import spaces
 from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import Count, Seed, TrainConfig
+from pidm_nav.agents.config import Seed
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
 from pidm_nav.agents.policy import NavPolicy
-from pidm_nav.agents.tensors import load_tensors, save_tensors
-from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import only_writer, write_bytes, write_json
 from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"
-STATE_FILE = "training.safetensors"
 FORMAT = 1
 MEMORY = "memory."  # prefix of the tensors that are not network weights
 MAX_VALUES = 10_000_000  # in an observation or an action
 Bound = float | Literal["inf", "-inf"]
 Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUES)], ...], Meta(max_length=8)]
-Number = Literal["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+Number = Annotated[str, Meta(pattern=r"\A(float(16|32|64)|u?int(8|16|32|64))\Z")]
 
 
 class BoxFile(msgspec.Struct):
@@ -176,15 +171,13 @@ def load_agent(
     Spaces other than those that the agent was trained for are refused. An agent that was made with an encoder of the
     user's own needs it again.
     """
-    from pidm_nav.agents import AGENTS, make_agent
+    from pidm_nav.agents.train import agent_class, make_agent
 
     file, description = read_description(folder)
-    if file.agent not in AGENTS:
-        raise ValueError(f"{folder} holds an agent '{file.agent}', which is not known: known are {', '.join(AGENTS)}")
+    kind = agent_class(file.agent)
     if file.custom_encoder and encoder is None:
         raise ValueError(f"the agent in {folder} was made with an encoder of its own: pass it as encoder=")
     tensors = read_tensors(folder, file)
-    kind = AGENTS[file.agent]
     if unknown := set(file.config) - {field.name for field in fields(kind.config_class)}:
         raise ValueError(f"the option {min(unknown)} in {folder} is not one of this agent's: update pidm-nav")
     try:
@@ -209,59 +202,3 @@ def load_agent(
     agent.check_spaces(observation_space or observations, action_space or actions, "your environment")
     agent.description = description
     return agent.eval()
-
-
-def fingerprint(
-    agent: NavPolicy, config: TrainConfig, datasets: Sequence[DemoDataset], others: Sequence[DemoDataset] = ()
-) -> str:
-    """Return a hash of what a training depends on: agent, settings, frozen encoder, training data and other data."""
-    encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings only name it
-    data = [[dataset.sha256 for dataset in part] for part in (datasets, others)]
-    parts = [agent.name, asdict(agent.config), asdict(config), encoder, data]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-class StateFile(msgspec.Struct):
-    """What stands beside the tensors of a training's state."""
-
-    step: Count
-    identity: str
-
-
-def save_state(
-    folder: Path, agent: NavPolicy, optimizer: torch.optim.Optimizer, average: list[Tensor], step: int, identity: str
-) -> None:
-    """Write weights, moments and averaged weights after `step` steps; batches depend on seed and step alone."""
-    moments = optimizer.state_dict()["state"]
-    tensors = {f"agent.{name}": tensor for name, tensor in agent.state_dict().items()}
-    tensors |= {f"optimizer.{index}.{name}": moments[index][name] for index in moments for name in moments[index]}
-    tensors |= {f"average.{index}": tensor for index, tensor in enumerate(average)}
-    save_tensors(folder / STATE_FILE, tensors, msgspec.json.encode(StateFile(step, identity)).decode())
-
-
-def load_state(
-    folder: Path, agent: NavPolicy, optimizer: torch.optim.Optimizer, average: list[Tensor], identity: str
-) -> int:
-    """Take over the state of a killed training, and return the number of steps it took; 0 if there is none."""
-    path = folder / STATE_FILE
-    if not path.is_file():
-        return 0
-    remedy = "delete it to train from the beginning"
-    tensors, note = load_tensors(path, remedy)
-    try:
-        file = msgspec.json.decode(note, type=StateFile)
-        if file.identity == identity:
-            agent.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("agent.")})
-            moments = {}
-            for index, parameter in enumerate(optimizer.param_groups[0]["params"]):
-                shapes = {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
-                if f"optimizer.{index}.step" in tensors:  # what no loss depends on has no moments
-                    moments[index] = {name: tensors[f"optimizer.{index}.{name}"].view(shapes[name]) for name in shapes}
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-            for number, tensor in enumerate(average):
-                tensor.copy_(tensors[f"average.{number}"])
-            return file.step
-    except (ValueError, KeyError, RuntimeError) as error:
-        raise ValueError(f"'{path}' is not the state of this training: {remedy}") from error
-    other = "an unfinished training of another agent, configuration or dataset"
-    raise ValueError(f"{folder} holds {other}: choose another folder or delete it")

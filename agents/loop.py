@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import math
 import os
@@ -12,24 +13,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from pidm_nav.agents.checkpoint import fingerprint, load_state, save_state
-from pidm_nav.agents.config import TrainConfig
+from pidm_nav.agents.config import Count, TrainConfig
+from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.agents.tensors import load_tensors, save_tensors
 from pidm_nav.console import progress_bar
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import write_text
 
 CHUNK = 256  # steps whose batches are drawn at once
 STATISTICS_BATCH = 4096
+STATE_FILE = "training.safetensors"
 LOSSES, CHECKPOINTS, TENSORBOARD = "losses.jsonl", "checkpoints", "tensorboard"
 OnCheckpoint = Callable[[int, NavPolicy], None]
 
@@ -56,6 +61,23 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: Trai
     )
 
 
+def fingerprint(
+    agent: NavPolicy, config: TrainConfig, datasets: Sequence[DemoDataset], others: Sequence[DemoDataset] = ()
+) -> str:
+    """Return a hash of what a training depends on: agent, settings, frozen encoder, training data and other data."""
+    encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings only name it
+    data = [[dataset.sha256 for dataset in part] for part in (datasets, others)]
+    parts = [agent.name, asdict(agent.config), asdict(config), encoder, data]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+class StateFile(msgspec.Struct):
+    """What stands beside the tensors of a training's state."""
+
+    step: Count
+    identity: str
+
+
 class Training:
     """The training of an agent that is prepared for its demonstrations; one that was killed in `folder` is resumed.
 
@@ -80,8 +102,7 @@ class Training:
     def run(self, progress: bool = False, on_checkpoint: OnCheckpoint | None = None) -> None:
         """Take all gradient steps that are left, and make the agent ready to act."""
         config, policy, folder = self.config, self.policy, self.folder
-        state = (policy, self.optimizer, self.average)
-        first = load_state(folder, *state, self.identity) if folder else 0
+        first = self._load(folder / STATE_FILE) if folder and (folder / STATE_FILE).exists() else 0
         batches = self._batches(first)
         policy.train()
         with (
@@ -103,12 +124,38 @@ class Training:
                     policy.load_state_dict(kept)
                     policy.train()
                 if folder and (stopped or (done % config.save_every == 0 and done < config.steps)):
-                    save_state(folder, *state, done, self.identity)
+                    note = msgspec.json.encode(StateFile(done, self.identity)).decode()
+                    save_tensors(folder / STATE_FILE, self._state(), note)
                 if stopped:
                     break
         self._finish()
         if on_checkpoint:
             on_checkpoint(config.steps, policy)
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the tensors that all further steps depend on; batches depend on seed and step alone."""
+        moments = [self.optimizer.state[parameter] for parameter in self.parameters]
+        tensors = {f"agent.{name}": tensor for name, tensor in self.policy.state_dict().items()}
+        tensors |= {f"optimizer.{index}.{name}": own[name] for index, own in enumerate(moments) for name in own}
+        return tensors | {f"average.{index}": tensor for index, tensor in enumerate(self.average)}
+
+    def _load(self, path: Path) -> int:
+        """Take over the state of a training that was stopped, and return the number of steps it took."""
+        remedy = "delete it to train from the beginning"
+        tensors, note = load_tensors(path, remedy)
+        own = self._state()
+        try:
+            file = msgspec.json.decode(note, type=StateFile)
+        except (ValueError, RecursionError):
+            raise ValueError(f"'{path}' is not the state of a training: {remedy}") from None
+        if file.identity != self.identity or any(
+            name not in tensors or tensors[name].shape != own[name].shape for name in own
+        ):
+            other = "an unfinished training of another agent, configuration or dataset"
+            raise ValueError(f"{path.parent} holds {other}: choose another folder or delete it")
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+        return file.step
 
     def _step(self, step: int, chosen: Tensor) -> Tensor:
         """Take one gradient step and return the loss before it."""
@@ -157,11 +204,15 @@ class Training:
 
 
 def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    """Return Adam in one fused pass where torch has that: it takes a sixth of the time."""
+    """Return Adam in one fused pass where torch has that, which takes a sixth of the time; its moments are zero."""
     try:
-        return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+        adam = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     except RuntimeError:
-        return torch.optim.Adam(parameters, lr=learning_rate)
+        adam = torch.optim.Adam(parameters, lr=learning_rate)
+    for parameter in parameters:
+        moments = {name: torch.zeros_like(parameter, requires_grad=False) for name in ("exp_avg", "exp_avg_sq")}
+        adam.state[parameter] = {"step": torch.zeros((), dtype=torch.float32), **moments}
+    return adam
 
 
 def _append(path: Path, line: str) -> None:

@@ -17,10 +17,10 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from pidm_nav.agents.checkpoint import DESCRIPTION, STATE_FILE
+from pidm_nav.agents.checkpoint import DESCRIPTION
 from pidm_nav.agents.config import AgentConfig, Preset
 from pidm_nav.agents.encoders import is_trained
-from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, TENSORBOARD, OnCheckpoint, Training
+from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, STATE_FILE, TENSORBOARD, OnCheckpoint, Training
 from pidm_nav.agents.policy import NavPolicy, torch_threads
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import only_writer, writable_folder
@@ -197,25 +197,30 @@ def _check_fits(dataset: DemoDataset, agent: NavPolicy) -> None:
 def _workplace(out: Path, overwrite: bool) -> Iterator[Path]:
     """Yield the folder to train in, which is not `out` itself while that holds an agent that is to be replaced."""
     writable_folder(out)
-    with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
-        folder = out
-        if (out / DESCRIPTION).exists():
-            if not overwrite:
-                raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
-            folder = writable_folder(out / UNFINISHED)
-        try:
-            yield folder
-        except OSError as error:
-            if error.filename is not None or error.errno is None:  # it says itself what could not be written
-                raise
-            raise OSError(f"cannot write to '{folder}' ({error.strerror}): make room and start again") from None
+    with _named(out), only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
+        replaces = (out / DESCRIPTION).exists()
+        if replaces and not overwrite:
+            raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
+        folder = writable_folder(out / UNFINISHED) if replaces else out
+        yield folder
         (folder / STATE_FILE).unlink(missing_ok=True)
-        if folder != out:
+        if replaces:
             for name in (LOSSES, CHECKPOINTS, TENSORBOARD):
                 shutil.rmtree(out / name, ignore_errors=True)
                 if (folder / name).exists():
                     os.replace(folder / name, out / name)
             shutil.rmtree(folder)
+
+
+@contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Name the folder in errors of the system that do not say what could not be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None or isinstance(error, BlockingIOError):
+            raise
+        raise OSError(f"cannot write to '{folder}' ({error.strerror}): make room and start again") from None
 
 
 def _describe(
