@@ -95,12 +95,9 @@ class PretrainedEncoder(nn.Module):
         try:
             model = transformers.AutoModel.from_pretrained(name, trust_remote_code=False, use_safetensors=True)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
-            reason = (
-                "comes with code of its own, which is not run: load it yourself and pass it as encoder="
-                if "trust_remote_code" in str(error)
-                else "is neither a folder with a vision model nor the name of one on the hub: "
-                "give what transformers' save_pretrained wrote, or a name it can download"
-            )
+            reason = "is neither a folder with a vision model nor the name of one on the hub: give one of these"
+            if "trust_remote_code" in str(error):
+                reason = "comes with code of its own, which is not run: load it yourself and pass it as encoder="
             raise ValueError(f"'{name}' {reason}") from error
         size = getattr(model.config, "image_size", None)
         self.output_size = getattr(model.config, "hidden_size", None)
@@ -206,9 +203,8 @@ class Frozen(nn.Module):
 
 def cache_folder() -> Path:
     """Return the folder for the vectors of frozen encoders: $PIDM_NAV_CACHE, or the user's cache."""
-    if CACHE_VARIABLE in os.environ:
-        return Path(os.environ[CACHE_VARIABLE])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
+    return Path(os.environ.get(CACHE_VARIABLE, usual))
 
 
 def output_size(encoder: nn.Module) -> int:

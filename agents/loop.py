@@ -17,13 +17,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from pidm_nav.agents.config import Count, TrainConfig
+from pidm_nav.agents.config import TrainConfig
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import NavPolicy
@@ -69,13 +68,6 @@ def fingerprint(
     data = [[dataset.sha256 for dataset in part] for part in (datasets, others)]
     parts = [agent.name, asdict(agent.config), asdict(config), encoder, data]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-class StateFile(msgspec.Struct):
-    """What stands beside the tensors of a training's state."""
-
-    step: Count
-    identity: str
 
 
 class Training:
@@ -124,38 +116,32 @@ class Training:
                     policy.load_state_dict(kept)
                     policy.train()
                 if folder and (stopped or (done % config.save_every == 0 and done < config.steps)):
-                    note = msgspec.json.encode(StateFile(done, self.identity)).decode()
-                    save_tensors(folder / STATE_FILE, self._state(), note)
+                    save_tensors(folder / STATE_FILE, self._state(done), self.identity)
                 if stopped:
                     break
         self._finish()
         if on_checkpoint:
             on_checkpoint(config.steps, policy)
 
-    def _state(self) -> dict[str, Tensor]:
+    def _state(self, step: int = 0) -> dict[str, Tensor]:
         """Return the tensors that all further steps depend on; batches depend on seed and step alone."""
         moments = [self.optimizer.state[parameter] for parameter in self.parameters]
         tensors = {f"agent.{name}": tensor for name, tensor in self.policy.state_dict().items()}
         tensors |= {f"optimizer.{index}.{name}": own[name] for index, own in enumerate(moments) for name in own}
-        return tensors | {f"average.{index}": tensor for index, tensor in enumerate(self.average)}
+        tensors |= {f"average.{index}": tensor for index, tensor in enumerate(self.average)}
+        return tensors | {"step": torch.tensor(step)}
 
     def _load(self, path: Path) -> int:
         """Take over the state of a training that was stopped, and return the number of steps it took."""
-        remedy = "delete it to train from the beginning"
-        tensors, note = load_tensors(path, remedy)
+        tensors, identity = load_tensors(path, "delete it to train from the beginning")
         own = self._state()
-        try:
-            file = msgspec.json.decode(note, type=StateFile)
-        except (ValueError, RecursionError):
-            raise ValueError(f"'{path}' is not the state of a training: {remedy}") from None
-        if file.identity != self.identity or any(
-            name not in tensors or tensors[name].shape != own[name].shape for name in own
-        ):
+        alike = {name: tensor.shape for name, tensor in tensors.items()} == {name: own[name].shape for name in own}
+        if identity != self.identity or not alike or not 0 < tensors["step"] <= self.config.steps:
             other = "an unfinished training of another agent, configuration or dataset"
             raise ValueError(f"{path.parent} holds {other}: choose another folder or delete it")
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
-        return file.step
+        return int(own["step"])
 
     def _step(self, step: int, chosen: Tensor) -> Tensor:
         """Take one gradient step and return the loss before it."""
@@ -272,10 +258,9 @@ def _signals_kept(keep: bool) -> Iterator[list[int]]:
             raise KeyboardInterrupt(number)
         kept.append(number)
 
-    before = {}
-    if keep and threading.current_thread() is threading.main_thread():
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        before = {number: signal.signal(number, note) for number in handlers if handlers[number] != signal.SIG_IGN}
+    keep = keep and threading.current_thread() is threading.main_thread()
+    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if keep and signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield kept
     finally:

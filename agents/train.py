@@ -178,18 +178,17 @@ def train(
 
 def _check_fits(dataset: DemoDataset, agent: NavPolicy) -> None:
     """Refuse demonstrations of other shapes than the agent's, or with numbers that it cannot learn from."""
-    arrays = {"observations": dataset[0].observations, "actions": dataset[0].actions}
-    for (name, array), space in zip(arrays.items(), (agent.observation_space, agent.action_space), strict=True):
-        if array.shape[1:] != space.shape:
-            raise ValueError(
-                f"demonstrations of {dataset.task} have {name} of shape {array.shape[1:]}, the agent's have shape "
-                f"{space.shape}: they cannot train it"
-            )
-        largest = max(float(np.abs(getattr(episode, name)).max()) for episode in dataset)
+    for name, space in {"observations": agent.observation_space, "actions": agent.action_space}.items():
+        having = f"demonstrations of {dataset.task} have {name}"
+        arrays = [getattr(episode, name) for episode in dataset]
+        if arrays[0].shape[1:] != space.shape:
+            shapes = f"of shape {arrays[0].shape[1:]}, the agent's have {space.shape}"
+            raise ValueError(f"{having} {shapes}: they cannot train it")
+        largest = max(float(np.abs(array).max()) for array in arrays)
         if largest > LARGEST:
             raise ValueError(
-                f"demonstrations of {dataset.task} have {name} as large as {largest:g}, and more than {LARGEST:g} "
-                "cannot be learned from: leave these episodes out, or scale them"
+                f"{having} as large as {largest:g}, beyond the {LARGEST:g} that can be learned from: "
+                "leave these episodes out, or scale them"
             )
 
 
@@ -197,30 +196,24 @@ def _check_fits(dataset: DemoDataset, agent: NavPolicy) -> None:
 def _workplace(out: Path, overwrite: bool) -> Iterator[Path]:
     """Yield the folder to train in, which is not `out` itself while that holds an agent that is to be replaced."""
     writable_folder(out)
-    with _named(out), only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
-        replaces = (out / DESCRIPTION).exists()
-        if replaces and not overwrite:
-            raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
-        folder = writable_folder(out / UNFINISHED) if replaces else out
-        yield folder
-        (folder / STATE_FILE).unlink(missing_ok=True)
-        if replaces:
-            for name in (LOSSES, CHECKPOINTS, TENSORBOARD):
+    try:
+        with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
+            replaces = (out / DESCRIPTION).exists()
+            if replaces and not overwrite:
+                raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
+            folder = writable_folder(out / UNFINISHED) if replaces else out
+            yield folder
+            (folder / STATE_FILE).unlink(missing_ok=True)
+            for name in (LOSSES, CHECKPOINTS, TENSORBOARD) if replaces else ():
                 shutil.rmtree(out / name, ignore_errors=True)
                 if (folder / name).exists():
                     os.replace(folder / name, out / name)
-            shutil.rmtree(folder)
-
-
-@contextmanager
-def _named(folder: Path) -> Iterator[None]:
-    """Name the folder in errors of the system that do not say what could not be written."""
-    try:
-        yield
+            if replaces:
+                shutil.rmtree(folder)
     except OSError as error:
-        if error.filename is not None or error.errno is None or isinstance(error, BlockingIOError):
+        if error.filename is not None or error.errno is None:  # it says itself what cannot be written
             raise
-        raise OSError(f"cannot write to '{folder}' ({error.strerror}): make room and start again") from None
+        raise OSError(f"cannot write to '{out}' ({error.strerror}): make room and start again") from None
 
 
 def _describe(

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load, load_file, save
 
 from pidm_nav.agents import (
@@ -150,7 +150,7 @@ STATES: dict[str, Callable[[bytes], bytes]] = {
     "cut short": lambda content: content[:1000],
     "a bit of a weight": lambda content: flip(content, -1),
     "a bit of a name": lambda content: flip(content, content.index(b"agent.")),
-    "another step": lambda content: content.replace(rb"\"step\":20", rb"\"step\":10"),
+    "another step": lambda content: content.replace(struct.pack("<q", 20), struct.pack("<q", 10)),
     "no checksum": lambda content: save(load(content), {"step": "20", "identity": "0"}),
     "empty": lambda content: b"",
 }
@@ -184,8 +184,7 @@ def test_a_training_that_is_stopped_keeps_its_last_step(
     with pytest.raises(KeyboardInterrupt) as caught:
         train("bc", dataset, out=tmp_path, on_checkpoint=lambda *_: os.kill(os.getpid(), number), **settings)
     assert caught.value.args == (number,)
-    with safe_open(tmp_path / "training.safetensors", "pt") as file:
-        assert json.loads(file.metadata()["note"])["step"] == 30
+    assert load_file(tmp_path / "training.safetensors")["step"] == 30
     resumed = train("bc", dataset, out=tmp_path, **settings)
     assert same(weights(resumed), weights(train("bc", dataset, **settings)))
     assert {each.name for each in tmp_path.iterdir()} - {"tensorboard"} == {
