@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from pidm_nav.agents.config import Seed
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
-from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.agents.policy import NavPolicy, same_space
 from pidm_nav.files import only_writer, write_bytes, write_json
 from pidm_nav.version import __version__
 
@@ -199,6 +199,8 @@ def load_agent(
     parts = [part for part in agent.modules() if isinstance(part, Remembering)]
     if not all(hasattr(part, name) for part in parts for name in part.remembered):
         raise ValueError(f"the agent in {folder} was saved before it had seen demonstrations: train it first")
-    agent.check_spaces(observation_space or observations, action_space or actions, "your environment")
+    for own, given in ((observations, observation_space), (actions, action_space)):
+        if given is not None and not same_space(own, given):
+            raise ValueError(f"the agent was trained for {own}, your environment has {given}: give another one")
     agent.description = description
     return agent.eval()
