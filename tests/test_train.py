@@ -257,17 +257,6 @@ def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, tmp_path: P
     assert load_agent(out).description["training"]["steps"] == 4 and not (out / "unfinished").exists()
 
 
-@pytest.mark.parametrize("large", [1e30, -2e9])
-def test_observations_beyond_measure_are_refused(large: float, dataset: DemoDataset) -> None:
-    episode = dataset[0]
-    states = np.column_stack([episode.observations, np.full(len(episode) + 1, large)])
-    other = DemoDataset("Elsewhere-v0", (Episode(states, episode.actions, episode.rewards, True, False),))
-    spaces = gym.spaces.Box(-np.inf, np.inf, (15,)), gym.spaces.Box(-1, 1, (2,))
-    for agent in AGENTS:
-        with pytest.raises(ValueError, match=r"observations as large as .* leave these episodes out"):
-            train(agent, other, env_spaces=spaces, **TINY)
-
-
 @pytest.mark.parametrize("name", ["run[/bold]x", "run[red]x", "run\x1b[31mx"])
 def test_the_name_of_a_folder_is_not_markup(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "--agent", "retrieval-bc", "--demos", "four-room/astar", "--out", str(tmp_path / name)])
