@@ -5,62 +5,84 @@ from __future__ import annotations
 import difflib
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 MAX_SHIFT = 15  # the smallest frame that the CNN takes has 16 pixels per side
 
+# Limits of settings, wherever they come from: what lies beyond them is a mistake or a damaged file.
+Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Counts = Annotated[tuple[Count, ...], Meta(max_length=1_000)]
+Size = Annotated[int, Meta(ge=1, le=100_000)]
+Sizes = Annotated[tuple[Size, ...], Meta(max_length=64)]
+Back = Annotated[tuple[Annotated[int, Meta(ge=0, le=1_000)], ...], Meta(max_length=64)]
+Reach = Annotated[float, Meta(ge=1e-6, le=1e6)]
+Rate = Annotated[float, Meta(ge=0, le=10)]
+Clip = Annotated[float, Meta(ge=1e-12, le=1e12)]
+Decay = Annotated[float, Meta(ge=0, lt=1)]
+Window = Annotated[int, Meta(ge=1, le=10_000)]
+Shift = Annotated[int, Meta(ge=0, le=MAX_SHIFT)]
+Threads = Annotated[int, Meta(ge=1, le=256)]
+Seed = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
 
-@dataclass(frozen=True)
-class AgentConfig:
-    """Settings that every agent has; the defaults are the paper's for 2D navigation."""
 
-    encoder_sizes: tuple[int, ...] = (512, 1024, 256)  # Layer sizes of the state encoder; batch norm follows the last.
-    head_sizes: tuple[int, ...] = (256,)  # Sizes of the layers between embedding and action.
-    scale_observations: bool = True  # Scale observations by the bounds of their space instead of using raw numbers.
-    reach: float = 8.0  # The bounds of the observation space are scaled to plus and minus this value.
-    frames: str = "cnn"  # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, vit:FOLDER, vit:HUB-NAME.
-    frame_size: int = 128  # Size of the vector that the CNN turns an image into.
-    history: tuple[int, ...] = (0, 6, 12)  # Images that make up a state, in steps before the current one.
+class Checked:
+    """A dataclass whose values must be of their declared types, within their limits."""
 
     def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            try:
+                msgspec.convert(getattr(self, name), kind)
+            except msgspec.ValidationError as error:
+                choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
+                remedy = f"choose {' or '.join(choices)}" if choices else str(error).replace("Expected", "expected")
+                raise ValueError(f"{name} is {getattr(self, name)}: {remedy}") from None
+
+
+@dataclass(frozen=True)
+class AgentConfig(Checked):
+    """Settings that every agent has; the defaults are the paper's for 2D navigation."""
+
+    encoder_sizes: Sizes = (512, 1024, 256)  # Layer sizes of the state encoder; batch norm follows the last.
+    head_sizes: Sizes = (256,)  # Sizes of the layers between embedding and action.
+    scale_observations: bool = True  # Scale observations by the bounds of their space instead of using raw numbers.
+    reach: Reach = 8.0  # The bounds of the observation space are scaled to plus and minus this value.
+    frames: str = "cnn"  # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, vit:FOLDER, vit:HUB-NAME.
+    frame_size: Size = 128  # Size of the vector that the CNN turns an image into.
+    history: Back = (0, 6, 12)  # Images that make up a state, in steps before the current one.
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.history or self.history[0] != 0 or any(a >= b for a, b in itertools.pairwise(self.history)):
             raise ValueError(f"history {self.history} must be growing numbers of steps back from 0, the current frame")
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Checked):
     """How an agent is trained; every agent has presets with values that suit it."""
 
-    learning_rate: float  # Adam's learning rate at the first step.
-    steps: int = 2000  # Number of gradient steps.
-    batch_size: int = 128  # Actions per step; the whole dataset where that is smaller.
-    final_learning_rate: float = 0.0  # Learning rate at the last step, reached linearly.
-    decay_steps: int | None = None  # Step at which the final learning rate is reached; defaults to the last step.
-    gradient_clip: float | None = 1.0  # Largest norm of the gradient; None for no limit.
+    learning_rate: Annotated[float, Meta(ge=1e-12, le=10)]  # Adam's learning rate at the first step.
+    steps: Count = 2000  # Number of gradient steps.
+    batch_size: Count = 128  # Actions per step; the whole dataset where that is smaller.
+    final_learning_rate: Rate = 0.0  # Learning rate at the last step, reached linearly.
+    decay_steps: Count | None = None  # Step at which the final learning rate is reached; defaults to the last step.
+    gradient_clip: Clip | None = 1.0  # Largest norm of the gradient; None for no limit.
     loss: Literal["l1", "mse"] = "mse"  # Distance between actions: l1 as in the paper, or the squared error.
-    average: float = 0.0  # Decay of the exponential moving average of the weights; 0 keeps the last weights.
+    average: Decay = 0.0  # Decay of the exponential moving average of the weights; 0 keeps the last weights.
     exact_statistics: bool = True  # Compute batch norm's statistics over all training data when training ends.
-    window: int = 2  # Consecutive actions that PIDM draws together, so that shared states are encoded once.
-    shift: int = 0  # Largest random shift of the images of a batch, in pixels; only where a CNN is trained.
-    seed: int = 0  # Seed of the weights and batches.
-    checkpoints: tuple[int, ...] = ()  # Steps after which to save a copy of the agent, besides the last.
-    threads: int = 1  # Torch threads during training; equal seeds give equal weights only with 1.
-    log_every: int = 100  # Steps between two entries of the loss log.
-    save_every: int = 1000  # Steps between two saves of the state that a killed training resumes from.
+    window: Window = 2  # Consecutive actions that PIDM draws together, so that shared states are encoded once.
+    shift: Shift = 0  # Largest random shift of the images of a batch, in pixels; only where a CNN is trained.
+    seed: Seed = 0  # Seed of the weights and batches.
+    checkpoints: Counts = ()  # Steps after which to save a copy of the agent, besides the last.
+    threads: Threads = 1  # Torch threads during training; equal seeds give equal weights only with 1.
+    log_every: Count = 100  # Steps between two entries of the loss log.
+    save_every: Count = 1000  # Steps between two saves of the state that a killed training resumes from.
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "window", "threads", "log_every", "save_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}: seeds are 0 or more")
-        if not 0 <= self.shift <= MAX_SHIFT:
-            raise ValueError(f"shift is {self.shift}: frames can be moved by 0 to {MAX_SHIFT} pixels")
-        if self.loss not in ("l1", "mse"):
-            raise ValueError(f"loss '{self.loss}' is not known: choose l1 or mse")
-        if not 0 < self.learning_rate < 10:
-            raise ValueError(f"learning_rate is {self.learning_rate:g}: it must be above 0 and below 10")
-        if any(not 0 < step <= self.steps for step in self.checkpoints):
+        super().__post_init__()
+        if any(step > self.steps for step in self.checkpoints):
             raise ValueError(f"checkpoints {self.checkpoints} must lie within the {self.steps} steps")
 
     def rate(self, step: int) -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -22,15 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pidm_nav.agents.config import MAX_SHIFT
 from pidm_nav.agents.networks import Array
-from pidm_nav.files import write_bytes
+from pidm_nav.agents.tensors import load_tensors, save_tensors
 
 MIN_SIDE = MAX_SHIFT + 1  # pixels per side of the smallest frame
 CHUNK = 256  # images encoded at once where no gradient is needed
@@ -55,7 +54,7 @@ class ConvEncoder(nn.Module):
         for before, after, kernel, stride, padding in ((channels, 32, 4, 4, 0), (32, 32, 3, 2, 1), (32, 64, 3, 2, 1)):
             layers += [nn.Conv2d(before, after, kernel, stride, padding), nn.ReLU()]
         self.layers = nn.Sequential(*layers, nn.Flatten())
-        features = self.layers(torch.zeros(1, channels, height, width)).shape[1]
+        features = 64 * math.prod(((side // 4 + 1) // 2 + 1) // 2 for side in (height, width))
         self.output = nn.Sequential(nn.Linear(features, output_size), nn.LayerNorm(output_size))
         self.output_size = output_size
         self.register_buffer("center", torch.full(shape, 127.5))
@@ -96,12 +95,9 @@ class PretrainedEncoder(nn.Module):
         try:
             model = transformers.AutoModel.from_pretrained(name, trust_remote_code=False, use_safetensors=True)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
-            reason = (
-                "comes with code of its own, which is not run: load it yourself and pass it as encoder="
-                if "trust_remote_code" in str(error)
-                else "is neither a folder with a vision model nor the name of one on the hub: "
-                "give what transformers' save_pretrained wrote, or a name it can download"
-            )
+            reason = "is neither a folder with a vision model nor the name of one on the hub: give one of these"
+            if "trust_remote_code" in str(error):
+                reason = "comes with code of its own, which is not run: load it yourself and pass it as encoder="
             raise ValueError(f"'{name}' {reason}") from error
         size = getattr(model.config, "image_size", None)
         self.output_size = getattr(model.config, "hidden_size", None)
@@ -191,42 +187,24 @@ class Frozen(nn.Module):
         folder, identity = cache_folder(), self.identity()
         found = []
         for images in episodes:
-            key = hashlib.sha256(f"{identity} {images.shape}".encode() + images.tobytes())
-            path = folder / f"{key.hexdigest()[:32]}.safetensors"
-            vectors = _read_vectors(path, (len(images), self.output_size))
-            if vectors is None:
-                vectors = encode(self.inner.eval(), images, self.center.device).cpu().numpy()
-                _write_vectors(path, vectors)
-            found.append(vectors)
+            key = hashlib.sha256(f"{identity} {images.shape}".encode() + images.tobytes()).hexdigest()[:32]
+            path = folder / f"{key}.safetensors"
+            try:
+                vectors = load_tensors(path, "it is written again")[0][key]
+            except (OSError, ValueError, KeyError):
+                vectors = encode(self.inner.eval(), images, self.center.device)
+                try:
+                    save_tensors(path, {key: vectors})
+                except OSError as error:
+                    warnings.warn(f"image vectors are not kept: {error}, by setting {CACHE_VARIABLE}", stacklevel=2)
+            found.append(vectors.cpu().numpy())
         return found
 
 
 def cache_folder() -> Path:
     """Return the folder for the vectors of frozen encoders: $PIDM_NAV_CACHE, or the user's cache."""
-    if CACHE_VARIABLE in os.environ:
-        return Path(os.environ[CACHE_VARIABLE])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
-
-
-def _read_vectors(path: Path, shape: tuple[int, int]) -> Array | None:
-    """Return a file's vectors, unless it is missing, cut short or changed."""
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            vectors: Array = file.get_tensor("vectors")
-            checksum = (file.metadata() or {}).get("sha256")
-    except (OSError, safetensors.SafetensorError):
-        return None
-    whole = vectors.shape == shape and vectors.dtype == np.float32
-    return vectors if whole and hashlib.sha256(vectors.tobytes()).hexdigest() == checksum else None
-
-
-def _write_vectors(path: Path, vectors: Array) -> None:
-    """Keep vectors; where that fails, they are computed again next time."""
-    metadata = {"sha256": hashlib.sha256(vectors.tobytes()).hexdigest()}
-    try:
-        write_bytes(path, safetensors.numpy.save({"vectors": np.ascontiguousarray(vectors)}, metadata))
-    except OSError as error:
-        warnings.warn(f"image vectors are not kept: {error}, by setting {CACHE_VARIABLE}", stacklevel=2)
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
+    return Path(os.environ.get(CACHE_VARIABLE, usual))
 
 
 def output_size(encoder: nn.Module) -> int:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
+import math
+import os
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +22,25 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from pidm_nav.agents.checkpoint import fingerprint, load_state, save_state
 from pidm_nav.agents.config import TrainConfig
+from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.agents.tensors import load_tensors, save_tensors
 from pidm_nav.console import progress_bar
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import write_text
 
 CHUNK = 256  # steps whose batches are drawn at once
 STATISTICS_BATCH = 4096
-LOSSES = "losses.jsonl"
+STATE_FILE = "training.safetensors"
+LOSSES, CHECKPOINTS, TENSORBOARD = "losses.jsonl", "checkpoints", "tensorboard"
 OnCheckpoint = Callable[[int, NavPolicy], None]
 
 
 def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: TrainConfig) -> Samples:
     """Return the training tensors of an agent, whose scales must have been fitted."""
     episodes = [episode for dataset in datasets for episode in dataset]
-    for dataset in datasets:
-        got = (dataset[0].observations.shape[1:], dataset[0].actions.shape[1:])
-        if got != (agent.observation_space.shape, agent.action_space.shape):
-            raise ValueError(
-                f"demonstrations of {dataset.task} have observations of shape {got[0]} and actions of shape {got[1]}, "
-                f"the agent's are {agent.observation_space.shape} and {agent.action_space.shape}: they cannot train it"
-            )
     none = np.zeros((1, agent.action_size), dtype=np.float32)
     actions = np.concatenate([part for episode in episodes for part in (episode.actions, none)])
     actions = np.clip(actions, agent.action_space.low, agent.action_space.high)
@@ -57,6 +58,16 @@ def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: Trai
         window=len(states) - 1 if whole else config.window,
         futures=agent.predicted_futures(datasets),
     )
+
+
+def fingerprint(
+    agent: NavPolicy, config: TrainConfig, datasets: Sequence[DemoDataset], others: Sequence[DemoDataset] = ()
+) -> str:
+    """Return a hash of what a training depends on: agent, settings, frozen encoder, training data and other data."""
+    encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings only name it
+    data = [[dataset.sha256 for dataset in part] for part in (datasets, others)]
+    parts = [agent.name, asdict(agent.config), asdict(config), encoder, data]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 class Training:
@@ -83,30 +94,54 @@ class Training:
     def run(self, progress: bool = False, on_checkpoint: OnCheckpoint | None = None) -> None:
         """Take all gradient steps that are left, and make the agent ready to act."""
         config, policy, folder = self.config, self.policy, self.folder
-        state = (policy, self.optimizer, self.average)
-        first = load_state(folder, *state, self.identity) if folder else 0
+        first = self._load(folder / STATE_FILE) if folder and (folder / STATE_FILE).exists() else 0
         batches = self._batches(first)
         policy.train()
-        with _loss_log(folder, policy.name, config.steps, first, progress) as write_loss:
+        with (
+            _loss_log(folder, policy.name, config.steps, first, progress) as write_loss,
+            _signals_kept(folder is not None) as stopped,
+        ):
             for step in range(first, config.steps):
                 loss = self._step(step, next(batches))
                 done = step + 1
                 if done % config.log_every == 0 or done == config.steps:
                     write_loss(done, loss.item(), config.rate(step))
-                if folder and done % config.save_every == 0 and done < config.steps:
-                    save_state(folder, *state, done, self.identity)
                 if done in config.checkpoints and done < config.steps:
                     kept = copy.deepcopy(policy.state_dict())
                     self._finish()
                     if folder:
-                        policy.save(folder / "checkpoints" / f"step-{done:06d}")
+                        policy.save(folder / CHECKPOINTS / f"step-{done:06d}")
                     if on_checkpoint:
                         on_checkpoint(done, policy)
                     policy.load_state_dict(kept)
                     policy.train()
+                if folder and (stopped or (done % config.save_every == 0 and done < config.steps)):
+                    save_tensors(folder / STATE_FILE, self._state(done), self.identity)
+                if stopped:
+                    break
         self._finish()
         if on_checkpoint:
             on_checkpoint(config.steps, policy)
+
+    def _state(self, step: int = 0) -> dict[str, Tensor]:
+        """Return the tensors that all further steps depend on; batches depend on seed and step alone."""
+        moments = [self.optimizer.state[parameter] for parameter in self.parameters]
+        tensors = {f"agent.{name}": tensor for name, tensor in self.policy.state_dict().items()}
+        tensors |= {f"optimizer.{index}.{name}": own[name] for index, own in enumerate(moments) for name in own}
+        tensors |= {f"average.{index}": tensor for index, tensor in enumerate(self.average)}
+        return tensors | {"step": torch.tensor(step)}
+
+    def _load(self, path: Path) -> int:
+        """Take over the state of a training that was stopped, and return the number of steps it took."""
+        tensors, identity = load_tensors(path, "delete it to train from the beginning")
+        own = self._state()
+        alike = {name: tensor.shape for name, tensor in tensors.items()} == {name: own[name].shape for name in own}
+        if identity != self.identity or not alike or not 0 < tensors["step"] <= self.config.steps:
+            other = "an unfinished training of another agent, configuration or dataset"
+            raise ValueError(f"{path.parent} holds {other}: choose another folder or delete it")
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+        return int(own["step"])
 
     def _step(self, step: int, chosen: Tensor) -> Tensor:
         """Take one gradient step and return the loss before it."""
@@ -155,11 +190,26 @@ class Training:
 
 
 def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    """Return Adam in one fused pass where torch has that: it takes a sixth of the time."""
+    """Return Adam in one fused pass where torch has that, which takes a sixth of the time; its moments are zero."""
     try:
-        return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+        adam = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     except RuntimeError:
-        return torch.optim.Adam(parameters, lr=learning_rate)
+        adam = torch.optim.Adam(parameters, lr=learning_rate)
+    for parameter in parameters:
+        moments = {name: torch.zeros_like(parameter, requires_grad=False) for name in ("exp_avg", "exp_avg_sq")}
+        adam.state[parameter] = {"step": torch.zeros((), dtype=torch.float32), **moments}
+    return adam
+
+
+def _append(path: Path, line: str) -> None:
+    """Add a line to a text file, as a whole or not at all."""
+    size = path.stat().st_size
+    try:
+        with path.open("ab") as file:
+            file.write(f"{line}\n".encode())
+    except OSError as error:
+        os.truncate(path, size)
+        raise OSError(f"cannot write '{path}' ({error.strerror}): make room for it and start again") from None
 
 
 @contextmanager
@@ -170,26 +220,25 @@ def _loss_log(
     began, shown = time.perf_counter(), first
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(f"training {name}", steps, first, progress))
-        file: Any = None
         board: Any = None
         if folder is not None:
             path = folder / LOSSES
-            text = path.read_text(encoding="utf-8") if first and path.exists() else ""
-            whole = re.findall(r'^(\{"step": (\d+),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
+            text = path.read_text(encoding="utf-8", errors="replace") if first and path.exists() else ""
+            whole = re.findall(r'^(\{"step": (\d{1,10}),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
             write_text(path, "".join(f"{line}\n" for line, step in whole if int(step) <= first))
-            file = stack.enter_context(path.open("a", encoding="utf-8"))
             with suppress(ImportError):
                 from torch.utils.tensorboard import SummaryWriter
 
-                board = stack.enter_context(SummaryWriter(str(folder / "tensorboard"), purge_step=first))
+                board = stack.enter_context(SummaryWriter(str(folder / TENSORBOARD), purge_step=first))
 
         def write(step: int, loss: float, learning_rate: float) -> None:
             nonlocal shown
+            if not math.isfinite(loss):
+                raise ValueError(f"the loss is {loss} after {step} steps: choose a smaller learning_rate")
             seconds = time.perf_counter() - began
-            if file is not None:
+            if folder is not None:
                 line = {"step": step, "loss": loss, "learning_rate": learning_rate, "seconds": round(seconds, 3)}
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+                _append(folder / LOSSES, json.dumps(line))
             if board is not None:
                 board.add_scalar("loss", loss, step)
                 board.add_scalar("learning_rate", learning_rate, step)
@@ -197,3 +246,25 @@ def _loss_log(
             shown = step
 
         yield write
+
+
+@contextmanager
+def _signals_kept(keep: bool) -> Iterator[list[int]]:
+    """Put Ctrl-C or SIGTERM off until the block, which is told of it, ends; the second one is not put off."""
+    kept: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if kept:
+            raise KeyboardInterrupt(number)
+        kept.append(number)
+
+    keep = keep and threading.current_thread() is threading.main_thread()
+    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if keep and signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield kept
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if kept:
+        raise KeyboardInterrupt(kept[0])

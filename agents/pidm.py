@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, AgentConfig, Counts, Preset, TrainConfig
 from pidm_nav.agents.networks import Array, Head
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import Loss, NavPolicy
@@ -24,7 +24,7 @@ from pidm_nav.demos.dataset import DemoDataset
 class PIDMConfig(AgentConfig):
     """Settings of PIDM; the defaults are the paper's for 2D navigation."""
 
-    horizons: tuple[int, ...] = (1,)  # Steps ahead, k, that the inverse dynamics model is trained with.
+    horizons: Counts = (1,)  # Steps ahead, k, that the inverse dynamics model is trained with.
     act_horizon: int | None = None  # Steps ahead when acting; defaults to the smallest of the horizons.
     predictor: str = "nearest"  # What predicts the future state: nearest, time or learned.
     distance: Distance = "l2"  # Distance between states for the nearest-neighbor predictor.
@@ -33,7 +33,7 @@ class PIDMConfig(AgentConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.horizons or min(self.horizons) < 1 or len(set(self.horizons)) != len(self.horizons):
+        if not self.horizons or len(set(self.horizons)) != len(self.horizons):
             raise ValueError(f"horizons {self.horizons} must be different numbers of steps, each at least 1")
         if self.act_horizon is not None and self.act_horizon not in self.horizons:
             raise ValueError(f"act_horizon {self.act_horizon} is not among the trained horizons {self.horizons}")

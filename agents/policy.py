@@ -180,13 +180,6 @@ class NavPolicy(Remembering, nn.Module, ABC):
         actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
         return (actions[0] if rows.shape == shape else actions), state
 
-    def check_spaces(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], place: str) -> None:
-        """Refuse an environment, called `place`, whose spaces are not those that the agent was made for."""
-        made_for = {"observation": self.observation_space, "action": self.action_space}
-        for (kind, own), given in zip(made_for.items(), (observation_space, action_space), strict=True):
-            if not same_space(own, given):
-                raise ValueError(f"the agent was trained for {kind} space {own}, {place} has {given}: give another one")
-
     def to_actions(self, outputs: Tensor) -> Array:
         """Turn network outputs in [-1, 1] into actions of the space."""
         actions: Array = self.action_scale.inverse(outputs).cpu().numpy()

@@ -67,6 +67,8 @@ class NearestNeighbor(StatePredictor):
 
     def recall(self) -> None:
         """Build the trees that find the nearest states."""
+        if self.states.shape != self.futures.shape:
+            raise ValueError(f"states {self.states.shape} do not go with futures {self.futures.shape}")
         width = None if len(self.flags) or self.scale is None else self.scale.width.cpu().numpy()
         self.index = StateIndex(self.states, self.flags, width, self.distance)
 
@@ -106,6 +108,8 @@ class TimeIndexed(StatePredictor):
 
     def recall(self) -> None:
         """Begin to draw among the episodes."""
+        if self.lengths.min(initial=1) < 1 or self.lengths.sum() != len(self.observations):
+            raise ValueError(f"{len(self.lengths)} episodes do not make up {len(self.observations)} observations")
         self.first = np.cumsum(self.lengths) - self.lengths
         self.rng = np.random.default_rng(self.seed)
 
@@ -161,6 +165,10 @@ class LearnedPredictor(StatePredictor):
         self.network = nn.Sequential(*hidden_layers(size, self.sizes), nn.Linear(self.sizes[-1], size))
         self.flags = np.array([], dtype=np.int64)  # columns that say whether a goal is reached
         self.register_buffer("change", torch.ones(size))  # the usual change of each feature, the unit of the output
+
+    def recall(self) -> None:
+        """Check that the flags are columns of a state."""
+        self.change.numpy(force=True)[self.flags]
 
     def forward(self, states: Tensor) -> Tensor:
         """Return scaled futures (N, D) for scaled states (N, D)."""

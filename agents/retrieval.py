@@ -37,6 +37,8 @@ class StateIndex:
     ) -> None:
         if distance not in ("l2", "l1"):
             raise ValueError(f"distance '{distance}' is not known: choose l2 or l1")
+        if len(states) == 0:
+            raise ValueError("there are no states among which to find the nearest")
         self.flags = np.asarray(flags, dtype=np.int64)
         self.order = 2 if distance == "l2" else 1
         varying = (states != states[0]).any(axis=0)
@@ -55,6 +57,8 @@ class StateIndex:
 
     def query(self, states: Array) -> NDArray[np.int64]:
         """Return (N,) indices of the stored states that are nearest to these."""
+        if states.shape[1] != len(self.width):
+            raise ValueError(f"states of {states.shape[1]} numbers are unlike the remembered ones of {len(self.width)}")
         reached, points = self._measured(states)
         # the group with the closest number of goals; of two that are equally close, argmin takes the smaller number
         group = np.abs(reached[:, None] - self.groups).argmin(axis=1)
@@ -94,6 +98,8 @@ class RetrievalBC(NavPolicy):
 
     def recall(self) -> None:
         """Build the trees that find the nearest states."""
+        if self.actions.shape != (len(self.states), self.action_size):
+            raise ValueError(f"{len(self.states)} remembered states do not go with actions {self.actions.shape}")
         width = None if len(self.flags) else self.scale.width.cpu().numpy()
         self.index = StateIndex(self.states, self.flags, width)
 

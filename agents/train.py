@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +16,18 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from pidm_nav.agents.checkpoint import DESCRIPTION, STATE_FILE
+from pidm_nav.agents.checkpoint import DESCRIPTION
 from pidm_nav.agents.config import AgentConfig, Preset
 from pidm_nav.agents.encoders import is_trained
-from pidm_nav.agents.loop import OnCheckpoint, Training
+from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, STATE_FILE, TENSORBOARD, OnCheckpoint, Training
 from pidm_nav.agents.policy import NavPolicy, torch_threads
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.files import writable_folder
+from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.tasks import TASKS, find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
+UNFINISHED = "unfinished"  # folder of a training that will replace the agent above it
+MAX_WEIGHTS = 100_000_000
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
 
@@ -91,7 +97,17 @@ def make_agent(
     kind = agent_class(name)
     if options is not None and type(options) is not kind.config_class:
         raise ValueError(f"{type(options).__name__} is not for {name}: give a {kind.config_class.__name__} as options")
+    options = options or kind.config_class()
     with torch.random.fork_rng(devices=[]):
+        with torch.device("meta"):  # which takes no memory
+            frames = "random" if options.frames.startswith("vit:") else options.frames  # a transformer would be loaded
+            sketch = kind(observation_space, action_space, replace(options, frames=frames), encoder=encoder)
+        weights = sum(each.numel() for each in sketch.parameters() if each.is_meta)
+        if weights > MAX_WEIGHTS:
+            raise ValueError(
+                f"{name} has {weights:,} weights with these settings, and at most {MAX_WEIGHTS:,} are allowed: "
+                "choose smaller encoder_sizes, head_sizes or images"
+            )
         torch.manual_seed(seed)
         return kind(observation_space, action_space, options, encoder=encoder, seed=seed)
 
@@ -139,22 +155,58 @@ def train(
         raise ValueError(f"predictor_data and idm_data are for pidm: {agent} has neither part")
     config = chosen.training
     policy = make_agent(agent, *(env_spaces or dataset_spaces(dataset)), chosen.options, encoder, config.seed)
-    if out is not None and not overwrite and (Path(out) / DESCRIPTION).exists():
-        raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
-    folder = None if out is None else writable_folder(out)
     extra, more = ([each] if each else [] for each in (predictor_data, idm_data))
-    with torch_threads(config.threads):
+    for each in (dataset, *extra, *more):
+        _check_fits(each, policy)
+    with (
+        nullcontext() if out is None else _workplace(Path(out), overwrite) as folder,
+        torch_threads(config.threads),
+    ):
         policy.prepare(dataset, extra)
         policy.description = _describe(dataset, chosen, predictor_data, idm_data)
         if policy.trainable:
             Training(policy, [dataset, *more], config, folder, extra).run(progress, on_checkpoint)
         elif on_checkpoint:
             on_checkpoint(config.steps, policy)
-    policy.eval()
-    if folder is not None:
-        policy.save(folder)
-        (folder / STATE_FILE).unlink(missing_ok=True)
+        policy.eval()
+        if out is not None:
+            policy.save(out)
     return policy
+
+
+def _check_fits(dataset: DemoDataset, agent: NavPolicy) -> None:
+    """Refuse demonstrations of other shapes than the agent's."""
+    for name, space in {"observations": agent.observation_space, "actions": agent.action_space}.items():
+        shape = getattr(dataset[0], name).shape[1:]
+        if shape != space.shape:
+            raise ValueError(
+                f"demonstrations of {dataset.task} have {name} of shape {shape}, the agent's have {space.shape}: "
+                "they cannot train it"
+            )
+
+
+@contextmanager
+def _workplace(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield the folder to train in, which is not `out` itself while that holds an agent that is to be replaced."""
+    writable_folder(out)
+    try:
+        with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
+            replaces = (out / DESCRIPTION).exists()
+            if replaces and not overwrite:
+                raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
+            folder = writable_folder(out / UNFINISHED) if replaces else out
+            yield folder
+            (folder / STATE_FILE).unlink(missing_ok=True)
+            for name in (LOSSES, CHECKPOINTS, TENSORBOARD) if replaces else ():
+                shutil.rmtree(out / name, ignore_errors=True)
+                if (folder / name).exists():
+                    os.replace(folder / name, out / name)
+            if replaces:
+                shutil.rmtree(folder)
+    except OSError as error:
+        if error.filename is not None or error.errno is None:  # it says itself what cannot be written
+            raise
+        raise OSError(f"cannot write to '{out}' ({error.strerror}): make room and start again") from None
 
 
 def _describe(

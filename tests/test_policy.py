@@ -1,5 +1,7 @@
 """Every agent runs in every loop, survives saving, and refuses what it was not made for."""
 
+import contextlib
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from safetensors.torch import load, save
 
 import pidm_nav  # noqa: F401 (registers the ids)
 from pidm_nav.agents import AGENTS, BC, NavPolicy, load_agent, train
@@ -109,8 +112,18 @@ def test_saving_again_replaces_and_leaves_one_weights_file(dataset: DemoDataset,
 
 
 def edit(folder: Path, **changes: object) -> None:
+    """Change a description as a hostile person would, who leaves its checksum out."""
     path = folder / "agent.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "description_sha256": "", **changes}))
+
+
+def replace_tensors(folder: Path, **tensors: torch.Tensor) -> None:
+    """Change what an agent remembers, with a checksum that fits."""
+    (weights,) = folder.glob("weights-*")
+    kept = {name: tensor for name, tensor in load(weights.read_bytes()).items() if not name.startswith("memory.")}
+    content = save(kept | {f"memory.{name}": tensor for name, tensor in tensors.items()})
+    weights.write_bytes(content)
+    edit(folder, sha256=hashlib.sha256(content).hexdigest())
 
 
 def truncate(folder: Path) -> None:
@@ -125,22 +138,33 @@ def tamper(folder: Path) -> None:
     weights.write_bytes(bytes(content))
 
 
+def box(**changes: object) -> dict[str, object]:
+    return {"shape": [2], "dtype": "float32", "low": 0, "high": 1, **changes}
+
+
 DAMAGES = {
     "cut short": truncate,
     "was cut short or changed": tamper,
     "damaged": lambda folder: (folder / "agent.json").write_text('{"format": 1, "age'),
     "misses what this package writes": lambda folder: (folder / "agent.json").write_text("[1, 2]"),
     "update pidm-nav": lambda folder: edit(folder, format=99),
-    "known are": lambda folder: edit(folder, agent="dqn"),
+    "no agent is called 'dqn'": lambda folder: edit(folder, agent="dqn"),
     "do not fit together": lambda folder: edit(folder, config={"encoder_sizes": [8, 8]}),
+    "has 1,208,.* weights .*at most 100,000,000": lambda folder: edit(folder, config={"encoder_sizes": [40000, 30000]}),
+    "not as it was written": lambda folder: edit(folder, seed=1, description_sha256="0" * 64),
+    "maximum recursion depth": lambda folder: (folder / "agent.json").write_text("[" * 100_000),
+    r"matching regex .* at `\$.task`": lambda folder: edit(folder, task="this:Zen-v0"),
+    r"matching regex .* at `\$.action_space.dtype`": lambda folder: edit(folder, action_space=box(dtype="i4,f8")),
+    r"Expected `int` <= 10000000": lambda folder: edit(folder, observation_space=box(shape=[10**20])),
+    "more than 10,000,000 numbers": lambda folder: edit(folder, observation_space=box(shape=[10**4, 10**4])),
     "is not one of this agent's": lambda folder: edit(folder, config={"layers": 3}),
     "are missing": lambda folder: next(folder.glob("weights-*")).unlink(),
     "no trained agent": lambda folder: (folder / "agent.json").unlink(),
-    "incomplete": lambda folder: edit(folder, weights="../../etc/passwd"),
+    r"matching regex .* at `\$.weights`": lambda folder: edit(folder, weights="../outside.bin"),
     "are damaged": lambda folder: edit(folder, config={"reach": "far"}),
     r"Expected `int`, got `str` - at `\$.seed`": lambda folder: edit(folder, seed="zero"),
     r"got `array` - at `\$.env_kwargs`": lambda folder: edit(folder, env_kwargs=[1]),
-    "the spaces in": lambda folder: edit(folder, action_space={"shape": [2], "dtype": "x", "low": 0, "high": 1}),
+    "the spaces in": lambda folder: edit(folder, action_space=box(low=1, high=0)),
 }
 
 
@@ -153,11 +177,52 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(message: str, dataset: De
     assert "\n" not in str(caught.value)
 
 
+EMPTY = torch.zeros(0, 14)
+MEMORIES: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
+    "no states": ("retrieval-bc", {"states": EMPTY, "actions": EMPTY[:, :2], "flags": torch.zeros(0)}),
+    "had seen demonstrations": ("retrieval-bc", {}),
+    "do not go with actions": ("retrieval-bc", {"states": torch.ones(3, 14), "actions": EMPTY, "flags": EMPTY[:, 0]}),
+    "do not go with futures": ("pidm", {"states": torch.ones(3, 14), "futures": EMPTY, "flags": EMPTY[:, 0]}),
+    "do not make up": ("pidm-time", {"observations": torch.ones(3, 14), "lengths": torch.tensor([2, 2])}),
+    "do not fit": ("pidm-learned", {"flags": torch.tensor([99])}),
+}
+
+
+@pytest.mark.parametrize("message", MEMORIES)
+def test_a_memory_that_cannot_be_is_refused(message: str, dataset: DemoDataset, tmp_path: Path) -> None:
+    kind, memory = MEMORIES[message]
+    name, _, predictor = kind.partition("-") if kind.startswith("pidm-") else (kind, "", "")
+    train(name, dataset, **TINY, **({"predictor": predictor} if predictor else {})).save(tmp_path)
+    replace_tensors(tmp_path, **memory)
+    with pytest.raises(ValueError, match=message):
+        load_agent(tmp_path)
+
+
+def test_a_flipped_bit_never_gives_another_agent(dataset: DemoDataset, tmp_path: Path) -> None:
+    agent = train("pidm", dataset, **TINY, encoder_sizes=(4, 4))
+    path = agent.save(tmp_path) / "agent.json"
+    content, rng = path.read_bytes(), np.random.default_rng(0)
+    for place, bit in zip(rng.integers(len(content), size=200), rng.integers(8, size=200), strict=True):
+        changed = bytearray(content)
+        changed[place] ^= 1 << bit
+        path.write_bytes(changed)
+        with contextlib.suppress(ValueError, OSError):
+            loaded = load_agent(tmp_path)
+            assert loaded.config == agent.config and loaded.seed == agent.seed
+
+
+def test_what_a_killed_save_left_is_removed(dataset: DemoDataset, tmp_path: Path) -> None:
+    for name in ("weights-0123456789ab.safetensors", ".weights-0123456789ab.somewhere-1.tmp.safetensors"):
+        (tmp_path / name).touch()
+    train("bc", dataset, **TINY).save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_other_spaces_and_observations_are_refused(dataset: DemoDataset, tmp_path: Path) -> None:
     agent = train("bc", dataset, **TINY)
     agent.save(tmp_path)
     maze = gym.make("PIDMNav-Maze-v0")
-    with pytest.raises(ValueError, match="was trained for observation space"):
+    with pytest.raises(ValueError, match="was trained for Box"):
         load_agent(tmp_path, maze.observation_space, maze.action_space)
     with pytest.raises(ValueError, match=r"made for \(14,\) \(four-room\)"):
         agent.predict(maze.reset(seed=0)[0])

@@ -1,10 +1,15 @@
 """Training: it learns, repeats itself bit for bit, goes on after a kill, and says what is wrong."""
 
+import contextlib
 import json
+import math
 import os
 import signal
+import struct
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file, save
 
 from pidm_nav.agents import (
     AGENTS,
@@ -99,18 +104,14 @@ def test_global_state_of_torch_is_left_alone(dataset: DemoDataset) -> None:
 
 KILLED = """
 import sys
-from pidm_nav.agents import loop, train
+from pidm_nav.agents import train
 from pidm_nav.demos.formats.npz import load_demos
 import os, signal
 agent, demos, out = sys.argv[1:]
-save = loop.save_state
-def save_then_die(folder, policy, optimizer, average, step, identity):
-    save(folder, policy, optimizer, average, step, identity)
-    if step == 300:
-        os.kill(os.getpid(), signal.SIGKILL)
-loop.save_state = save_then_die
-settings = {"steps": 400, "batch_size": 32, "save_every": 100, "log_every": 50, "average": 0.9}
-train(agent, load_demos(demos), out=out, encoder_sizes=(64, 64), head_sizes=(32,), **settings)
+def die(step, agent):
+    os.kill(os.getpid(), signal.SIGKILL)
+settings = {"steps": 400, "batch_size": 32, "save_every": 100, "log_every": 50, "average": 0.9, "checkpoints": (350,)}
+train(agent, load_demos(demos), out=out, encoder_sizes=(64, 64), head_sizes=(32,), on_checkpoint=die, **settings)
 """
 
 
@@ -125,34 +126,159 @@ def test_a_killed_training_ends_with_the_same_weights(agent: str, dataset: DemoD
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (out / "agent.json").exists()
     settings = {"steps": 400, "batch_size": 32, "save_every": 100, "log_every": 50, "average": 0.9, **SMALL}
+    settings["checkpoints"] = (350,)
     resumed = train(agent, load_demos(demos), out=out, **settings)
     whole = train(agent, load_demos(demos), **settings)
     assert same(weights(resumed), weights(whole))
     steps = [json.loads(line)["step"] for line in (out / "losses.jsonl").read_text().splitlines()]
     assert steps == [50, 100, 150, 200, 250, 300, 350, 400]
-    assert not (out / "training.safetensors").exists()
+    assert not (out / "training.safetensors").exists() and not list(out.glob(".*"))  # the lock of the killed one
+
+
+STOPPED: dict[str, Any] = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
+
+
+def stop(step: int, agent: NavPolicy) -> None:
+    raise KeyboardInterrupt
+
+
+def flip(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+STATES: dict[str, Callable[[bytes], bytes]] = {
+    "cut short": lambda content: content[:1000],
+    "a bit of a weight": lambda content: flip(content, -1),
+    "a bit of a name": lambda content: flip(content, content.index(b"agent.")),
+    "another step": lambda content: content.replace(struct.pack("<q", 20), struct.pack("<q", 10)),
+    "no checksum": lambda content: save(load(content), {"step": "20", "identity": "0"}),
+    "empty": lambda content: b"",
+}
+
+
+@pytest.mark.parametrize("change", STATES)
+def test_a_damaged_state_is_refused(change: str, dataset: DemoDataset, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)
+    state = tmp_path / "training.safetensors"
+    assert STATES[change](state.read_bytes()) != state.read_bytes()
+    state.write_bytes(STATES[change](state.read_bytes()))
+    with pytest.raises(ValueError, match="damaged, or from a version that wrote no checksum: delete it"):
+        train("bc", dataset, out=tmp_path, **STOPPED)
+    state.unlink()
+    train("bc", dataset, out=tmp_path, **STOPPED)
 
 
 def test_another_trainings_state_is_refused(dataset: DemoDataset, tmp_path: Path) -> None:
-    def stop(step: int, agent: NavPolicy) -> None:
-        raise KeyboardInterrupt
-
-    settings = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
     with pytest.raises(KeyboardInterrupt):
-        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **settings)
+        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)
     with pytest.raises(ValueError, match="unfinished training of another"):
-        train("bc", dataset, out=tmp_path, **settings, seed=5)
-    state = tmp_path / "training.safetensors"
-    state.write_bytes(state.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="damaged"):
-        train("bc", dataset, out=tmp_path, **settings)
+        train("bc", dataset, out=tmp_path, **STOPPED, seed=5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_training_that_is_stopped_keeps_its_last_step(
+    number: signal.Signals, dataset: DemoDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**STOPPED, "save_every": 1000}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train("bc", dataset, out=tmp_path, on_checkpoint=lambda *_: os.kill(os.getpid(), number), **settings)
+    assert caught.value.args == (number,)
+    assert load_file(tmp_path / "training.safetensors")["step"] == 30
+    resumed = train("bc", dataset, out=tmp_path, **settings)
+    assert same(weights(resumed), weights(train("bc", dataset, **settings)))
+    assert {each.name for each in tmp_path.iterdir()} - {"tensorboard"} == {
+        "agent.json",
+        next(tmp_path.glob("weights-*")).name,
+        "losses.jsonl",
+        "checkpoints",
+    }
+
+
+def test_one_training_per_folder(dataset: DemoDataset, tmp_path: Path) -> None:
+    def train_too(step: int, agent: NavPolicy) -> None:
+        with pytest.raises(OSError, match=rf"is being written to by process {os.getpid()} .*: wait until it has ended"):
+            train("bc", dataset, out=tmp_path / "x" / "..", **STOPPED)
+
+    (tmp_path / "x").mkdir()
+    train("bc", dataset, out=tmp_path, on_checkpoint=train_too, **STOPPED)
+    assert not list(tmp_path.glob(".*"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_agent_is_replaced_only_by_a_whole_one(dataset: DemoDataset, tmp_path: Path) -> None:
+    train("bc", dataset, out=tmp_path, **STOPPED)
+    before = contents(tmp_path)
+    settings = {**STOPPED, "seed": 1, "checkpoints": (25, 40)}
+    with pytest.raises(KeyboardInterrupt):
+        train("bc", dataset, out=tmp_path, overwrite=True, on_checkpoint=stop, **settings)
+    after = contents(tmp_path)
+    assert {name: after[name] for name in before} == before and "unfinished/training.safetensors" in after
+    resumed = train("bc", dataset, out=tmp_path, overwrite=True, **settings)
+    assert same(weights(resumed), weights(train("bc", dataset, **settings)))
+    assert same(weights(load_agent(tmp_path)), weights(resumed))
+    assert not (tmp_path / "unfinished").exists()
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-000025", "step-000040"}
+
+
+FULL_DISKS = """
+import resource, signal, sys
+from pidm_nav.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+for size in (0, 100, 20_000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        main(sys.argv[1:])
+    except SystemExit as end:
+        print(end.code, file=sys.stderr)
+"""
+
+
+def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, tmp_path: Path) -> None:
+    demos, out = tmp_path / "demos.npz", tmp_path / "run"
+    save_demos(dataset, demos)
+    train("bc", dataset, out=out, **TINY)
+    before = contents(out)
+    words = ["train", "--agent", "bc", "--demos", str(demos), "--out", str(out), "--force", "--steps", "4"]
+    words += ["--log-every", "1", "--save-every", "2"]
+    done = subprocess.run([sys.executable, "-c", FULL_DISKS, *words], check=False, capture_output=True, text=True)
+    nothing, losses, state = done.stderr.split("\n2\n")[:3]
+    assert f"error: cannot write to '{out}" in nothing
+    assert f"error: cannot write '{out}/unfinished/losses.jsonl' (File too large)" in losses
+    assert f"error: cannot write '{out}/unfinished/training.safetensors' (File too large)" in state
+    after = contents(out)
+    assert {name: after[name] for name in before} == before
+    lines = (out / "unfinished" / "losses.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]
+    main(words)
+    assert load_agent(out).description["training"]["steps"] == 4 and not (out / "unfinished").exists()
+
+
+@pytest.mark.parametrize("name", ["run[/bold]x", "run[red]x", "run\x1b[31mx"])
+def test_the_name_of_a_folder_is_not_markup(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "--agent", "retrieval-bc", "--demos", "four-room/astar", "--out", str(tmp_path / name)])
+    shown = name.replace("\x1b", "\\x1b")
+    assert f"saved to {tmp_path}/{shown}; next: pidm-nav evaluate {tmp_path}/{shown}\n" in capsys.readouterr().out
+
+
+HOSTILE = (-1, 0, math.nan, 1e308, 1e-320, 99999999999999999999)
+NUMBERS = [(kind, each.name) for kind in (PIDMConfig, TrainConfig) for each in fields(kind)]
+
+
+@pytest.mark.parametrize(("kind", "name"), NUMBERS, ids=[name for _, name in NUMBERS])
+def test_no_number_breaks_the_settings(kind: type[PIDMConfig | TrainConfig], name: str, dataset: DemoDataset) -> None:
+    for value in HOSTILE:
+        for given in (value, (value,), (0, value)):
+            settings: dict[str, Any] = {"steps": 1, **SMALL, name: given}
+            with contextlib.suppress(ValueError):
+                train("pidm", dataset[:1], **settings)
 
 
 def test_a_training_is_not_resumed_with_other_predictor_data(dataset: DemoDataset, tmp_path: Path) -> None:
-    def stop(step: int, agent: NavPolicy) -> None:
-        raise KeyboardInterrupt
-
-    settings = {"steps": 60, "batch_size": 32, "save_every": 20, "checkpoints": (30,), **SMALL}
+    settings = STOPPED
     with pytest.raises(KeyboardInterrupt):
         train("pidm", dataset[:1], out=tmp_path, predictor_data=dataset[1:2], on_checkpoint=stop, **settings)
     with pytest.raises(ValueError, match="unfinished training of another"):
@@ -238,9 +364,9 @@ def test_a_preset_can_be_changed_and_passed_as_a_whole(dataset: DemoDataset) -> 
     [
         ({"steps": 0}, "steps is 0"),
         ({"loss": "huber"}, "choose l1 or mse"),
-        ({"learning_rate": 0.0}, "learning_rate is 0: it must be above 0"),
-        ({"learning_rate": 1e30}, r"learning_rate is 1e\+30: it must be above 0 and below 10"),
-        ({"seed": -1}, "seed is -1: seeds are 0 or more"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0: expected `float` >= 1e-12"),
+        ({"learning_rate": 1e30}, r"learning_rate is 1e\+30: expected `float` <= 10"),
+        ({"seed": -1}, "seed is -1: expected `int` >= 0"),
         ({"steps": 10, "checkpoints": (11,)}, "within the 10 steps"),
     ],
 )
@@ -325,7 +451,9 @@ def test_the_commands_train_and_evaluate(
         (["--agent", "bc", "--demos", demos, "--num-demos", "9"], "sample 9 of 3"),
         (["--agent", "bc", "--demos", demos, "--predictor", "learned"], "error: "),
         (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
-        (["--agent", "bc", "--demos", demos, "--seed", "-1"], "error: "),
+        (["--agent", "bc", "--demos", demos, "--seed", "-1"], "seed is -1: expected `int` >= 0"),
+        (["--agent", "bc", "--demos", demos, "--steps", "nan"], "error: --steps: invalid literal"),
+        (["--agent", "bc", "--demos", demos, "--encoder-sizes", "40000", "30000"], "at most 100,000,000 are allowed"),
     ):
         with pytest.raises(SystemExit):
             main(["train", *words, "--out", str(tmp_path / "other")])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import time
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,6 +35,10 @@ class Train:
     """File or folder of demonstrations; by default the task's human-like ones, which come with the package."""
     num_demos: int | None = None
     """Number of demonstrations to train on, drawn with --seed; by default all of them."""
+    predictor_demos: str | None = None
+    """More demonstrations for PIDM's state predictor, which does not use their actions."""
+    idm_demos: str | None = None
+    """More demonstrations, of any quality, for PIDM's inverse dynamics model."""
     preset: str | None = None
     """Settings to start from: fast (seconds on a laptop) or paper; for images, pixels (train a CNN) or frozen (an
     encoder that is not trained). By default fast, or what the images ask for."""
@@ -48,9 +54,13 @@ class Train:
         """Return the command with the options of the agent, preset and demonstrations that are asked for."""
         from pidm_nav.agents.train import agent_class, choose_preset
 
-        helping = {"-h", "--help"} & set(arguments)
-        known = [word for word in arguments if word not in helping]
-        chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
+        helping = bool({"-h", "--help"} & set(arguments))
+        known = [word for word in arguments if word not in ("-h", "--help")]
+        try:
+            with redirect_stderr(io.StringIO()):
+                chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
+        except SystemExit:  # what is wrong with the arguments is told when all of them are parsed
+            chosen, helping = Choice(), True
         agent_class(chosen.agent)  # an unknown one is refused before anything else
         demos = chosen.demos
         if demos is None and chosen.task is not None and find_task(chosen.task).name in PAPER_TASKS:
@@ -64,11 +74,10 @@ class Train:
         given: dict[str, Any] = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
         settings = {name: value for name, value in given.items() if value is not None}
         preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
-        kind = TrainPIDM if chosen.agent == "pidm" else cls
         unprefixed: Any = tyro.conf.OmitArgPrefixes
         parts = {"options": preset.options, "training": preset.training}
         added = [(name, unprefixed[type(part)], field(default=part)) for name, part in parts.items()]
-        return make_dataclass(kind.__name__, added, bases=(kind,), namespace={"dataset": dataset}, frozen=True)
+        return make_dataclass(cls.__name__, added, bases=(cls,), namespace={"dataset": dataset}, frozen=True)
 
     def run(self) -> None:
         """Train the agent and say where it is."""
@@ -81,7 +90,7 @@ class Train:
         if self.num_demos is not None:
             dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
-        files = {f"{part}_data": getattr(self, f"{part}_demos", None) for part in ("predictor", "idm")}
+        files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more: Any = {name: load_demos(file) for name, file in files.items() if file is not None}
         began = time.perf_counter()
         train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **more)
@@ -93,22 +102,8 @@ class Train:
 
 
 @dataclass(frozen=True)
-class TrainPIDM(Train):
-    """The command for PIDM, whose two parts can learn from different demonstrations."""
+class Choice(Train):
+    """The command with those options of agents and trainings that other defaults depend on."""
 
-    predictor_demos: str | None = None
-    """More demonstrations for the state predictor, which does not use their actions."""
-    idm_demos: str | None = None
-    """More demonstrations, of any quality, for the inverse dynamics model."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What decides which options there are."""
-
-    agent: str = "pidm"
-    task: str | None = None
-    demos: str | None = None
-    preset: str | None = None
     frames: str | None = None
     steps: int | None = None
