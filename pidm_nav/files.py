@@ -112,9 +112,10 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[N
                 break
         os.close(lock)  # its last holder has removed it: take the one that is there now
     try:
-        os.ftruncate(lock, 0)
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()} since {now}".encode(), 0)
+        with suppress(OSError):  # a full disk: the lock holds without a text that says whose it is
+            os.ftruncate(lock, 0)
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()} since {now}".encode(), 0)
         yield
     finally:
         _remove(place)
