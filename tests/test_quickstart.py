@@ -185,7 +185,7 @@ def test_stopped_half_way_leaves_the_former_as_it_was(done, stop, monkeypatch):
 
 def test_failed_training_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
-        quickstart, "run_local", lambda _, jobs, workers: iter([(jobs[0], {"error": "ValueError: no luck"})])
+        quickstart, "run_local", lambda _, jobs, workers: ((job, {"error": "ValueError: no luck"}) for job in jobs)
     )
     with pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(tmp_path / "q")])

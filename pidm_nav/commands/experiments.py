@@ -13,7 +13,7 @@ import tyro
 
 from pidm_nav.console import console, print_table, progress_bar, say
 from pidm_nav.experiments import sweep as library
-from pidm_nav.experiments.curves import mean_curve
+from pidm_nav.experiments.curves import mean_curve, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
 from pidm_nav.plots import task_title
@@ -86,8 +86,8 @@ class Sweep(library.Sweep):
         if self.engine == "ray":
             require_ray()
         _check_jobs(self.jobs)
-        if self.cpus_per_job <= 0:
-            raise ValueError(f"--cpus-per-job is {self.cpus_per_job}: it must be above 0")
+        if not 0.01 <= self.cpus_per_job <= 10_000:
+            raise ValueError(f"--cpus-per-job is {self.cpus_per_job}: give a number from 0.01 to 10,000")
         index, _, count = self.shard.partition("/")
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
@@ -102,13 +102,12 @@ class Sweep(library.Sweep):
                 options: dict[str, Any] = {"retry_failed": self.retry_failed, "shard": part}
                 library.run_sweep(self, self.out, runner, on_start=view.start, on_result=view.add, **options)
         except KeyboardInterrupt:
-            say(
-                f"stopped: {len(view.done)} of {view.total} jobs are done and safe in {self.out}; "
-                "the same command goes on from there"
-            )
-            raise SystemExit(130) from None
+            done = f"{len(view.done)} of {view.total} jobs are done and safe in {self.out}"
+            say(f"{done}: the same command goes on from there")
+            raise
         if view.rows:
-            print_table(view.rows, title=f"Mean goal ratio by number of {self.demos_label} demonstrations")
+            measure = score_name(make_curves(view.done, self.demos_label))
+            print_table(view.rows, title=f"Mean {measure} by number of {self.demos_label} demonstrations")
         say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
         if view.failed:
             say(f"{view.failed} failed: --retry-failed runs them again")
@@ -181,5 +180,5 @@ class Report:
 
 
 def _check_jobs(jobs: int | None) -> None:
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"--jobs is {jobs}: it must be at least 1")
+    if jobs is not None and not 1 <= jobs <= 1000:
+        raise ValueError(f"--jobs is {jobs}: give a number from 1 to 1,000")
