@@ -76,21 +76,6 @@ def test_missing_jobs_are_left_out_of_means_and_an_empty_cell_is_nan():
     np.testing.assert_allclose(mean_curve(empty), [0.5, np.nan])
 
 
-@pytest.mark.parametrize(
-    ("sizes", "scores", "says"),
-    [
-        ((1, 2), np.zeros((3, 2, 1)), r"are \(3, 2, 1\)"),
-        ((1, 2), np.zeros((2, 2)), r"give \(2, seeds"),
-        ((2, 1), np.zeros((2, 1, 1)), "increasing"),
-        ((1, 1), np.zeros((2, 1, 1)), "once"),
-        ((1,), np.full((1, 1, 1), np.inf), "infinite"),
-    ],
-)
-def test_bad_curves_are_refused_in_one_sentence(sizes, scores, says):
-    with pytest.raises(ValueError, match=says):
-        Curve("maze", "bc", "human", sizes, scores)
-
-
 def test_bootstrap_intervals_cover_the_true_mean_at_their_rate():
     rng, covered = np.random.default_rng(1), 0
     for _ in range(200):

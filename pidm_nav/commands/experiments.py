@@ -91,10 +91,9 @@ class Sweep(library.Sweep):
         index, _, count = self.shard.partition("/")
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
-        runner: Runner[Any] = functools.partial(run_local, workers=self.jobs)
-        if self.engine == "ray":
-            ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
-            runner = functools.partial(run_ray, workers=self.jobs, **ray)
+        ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
+        runner: Runner[Any] = functools.partial(run_ray, **ray) if self.engine == "ray" else run_local
+        runner = functools.partial(runner, workers=self.jobs)
         part = int(index), int(count)
         view = _View(self.demos_label, len(self.cells()[part[0] :: part[1]]))
         try:

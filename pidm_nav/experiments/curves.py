@@ -30,18 +30,6 @@ class Curve:
     sizes: tuple[int, ...]
     scores: Floats
 
-    def __post_init__(self) -> None:
-        scores = np.array(self.scores, dtype=np.float64)
-        name = f"{self.task}/{self.agent}/{self.demos_from}"
-        if scores.ndim != 3 or len(scores) != len(self.sizes) or 0 in scores.shape:
-            raise ValueError(f"the scores of {name} are {scores.shape}; give ({len(self.sizes)}, seeds, checkpoints)")
-        if list(self.sizes) != sorted(set(self.sizes)):
-            raise ValueError(f"the sizes of {name} are {self.sizes}; give each once, in increasing order")
-        if np.isinf(scores).any():
-            raise ValueError(f"a score of {name} is infinite; mark missing jobs with nan")
-        scores.flags.writeable = False
-        object.__setattr__(self, "scores", scores)
-
     @classmethod
     def from_cells(
         cls, task: str, agent: str, demos_from: str, cells: Mapping[tuple[int, int], Sequence[float]]

@@ -73,7 +73,8 @@ def run_local(function: Callable[[Work], Outcome], jobs: Sequence[Work], workers
                     if alone < 2:
                         suspects.append((job, alone))
                         continue
-                    outcome = {"error": f"the worker process died again and again ({_first_line(error)})"}
+                    reason = str(error).strip().partition("\n")[0]
+                    outcome = {"error": printable(f"the worker process died again and again ({reason})")}
                 yield job, outcome
     finally:
         if executor is not None:
@@ -147,8 +148,8 @@ def run_ray(
                 try:
                     outcome = ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    died = f"the worker process died {RETRIES + 1} times"
-                    outcome = {"error": f"{died} ({type(error).__name__}: {_first_line(error)})"}
+                    reason = f"{type(error).__name__}: {str(error).strip()}".partition("\n")[0]
+                    outcome = {"error": printable(f"the worker process died {RETRIES + 1} times ({reason})")}
                 yield job, outcome
     finally:
         ray.shutdown()
@@ -171,8 +172,3 @@ def _connect(address: str, workers: int | None, cpus_per_job: float) -> None:
     own = resources().get("CPU", 0)
     if cpus_per_job > own:  # Ray would wait for a machine that is large enough
         raise ValueError(f"a job reserves {cpus_per_job:g} processors, but Ray has {own:g} here: reserve fewer")
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -15,12 +15,12 @@ import msgspec
 from pidm_nav.experiments import figures, paper, tables
 from pidm_nav.experiments.curves import Curve, score_name
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
-from pidm_nav.experiments.figures import CurveFigure
+from pidm_nav.experiments.figures import LEVEL, CurveFigure
 from pidm_nav.experiments.results import (
     Cell,
     JobResult,
     Manifest,
-    agent_rank,
+    agent_order,
     make_curves,
     read_manifest,
     read_results,
@@ -30,7 +30,6 @@ from pidm_nav.experiments.tables import Table, Which
 from pidm_nav.files import writable_folder, write_json, write_rows, write_text
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
 
-HEADLINE = 0.90
 MAIN_TEXT = {
     "human": " The paper's main figure and Table 1.",
     "human-like": " As the paper's Table 1, with a scripted player in place of its human one.",
@@ -203,7 +202,7 @@ def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> lis
 
 def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
     """Say the average eta(90%) in words."""
-    average = next(r for r in ratios if r.task == "average" and r.level == HEADLINE)
+    average = next(r for r in ratios if r.task == "average" and r.level == LEVEL)
     printed = paper.TABLES.get((tables.paper_side(agent), tables.paper_side(baseline)))
     value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
@@ -212,7 +211,7 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
     else:
         who = f"{demonstrator_title(baseline[1])} as {demonstrator_title(agent[1])} demonstrations"
         other = agent_title(agent[0])
-    note = f"paper: {printed.ratios[HEADLINE][-1]:.3g}×" if printed else "not in the paper"
+    note = f"paper: {printed.ratios[LEVEL][-1]:.3g}×" if printed else "not in the paper"
     return Headline(value, f"as many {who} to reach 90% ({other})", note)
 
 
@@ -223,14 +222,13 @@ def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: 
     sizes = sorted({size for curve in curves for size in curve.sizes})
     presets = dict.fromkeys(manifest.preset for manifest in manifests.values())
     steps = sorted({config["steps"] for manifest in manifests.values() for config in manifest.training.values()})
-    agents = sorted({curve.agent for curve in curves}, key=agent_rank)
     checkpoints = max(curve.scores.shape[2] for curve in curves)
     states = len({result.code for result in results})
     mixed = f"; the jobs were run with {states} different states of the code" if states > 1 else ""
     return {
         "Jobs": f"{len(results)}, {sum(result.seconds or 0 for result in results) / 3600:.1f} core hours",
         "Tasks": ", ".join(map(task_title, task_order(curve.task for curve in curves))),
-        "Agents": ", ".join(map(agent_title, agents)),
+        "Agents": ", ".join(map(agent_title, agent_order(curve.agent for curve in curves))),
         "Demonstrations": ", ".join(map(demonstrator_title, manifests)),
         "Numbers of demonstrations": ", ".join(map(str, sizes)),
         "Seeds": f"{', '.join(map(str, seeds))}: each draws the demonstrations (for all agents), weights and batches",

@@ -12,7 +12,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -24,11 +24,9 @@ from pidm_nav.experiments.curves import Curve
 from pidm_nav.files import only_writer, writable_folder, write_json
 from pidm_nav.tasks import TASKS
 
-FORMAT = 1
 MANIFEST = "manifest.json"
 JOINED = ("agents", "training", "demos")  # parts of the manifest that more tasks and agents may join later
 JOBS = "jobs"
-AGENT_ORDER = ("bc", "retrieval-bc", "pidm")
 PLAIN_NAME = r"^[^\W_][\w.+-]{0,99}\Z"  # labels and agents' names become parts of file names
 
 PlainName = Annotated[str, msgspec.Meta(pattern=PLAIN_NAME)]
@@ -241,17 +239,20 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
     return [
         Curve.from_cells(task, agent, demos_from, groups[task, agent])
         for task in task_order(task for task, _ in groups)
-        for agent in sorted({a for _, a in groups}, key=agent_rank)
+        for agent in agent_order(agent for _, agent in groups)
         if (task, agent) in groups
     ]
 
 
-def agent_rank(agent: str) -> tuple[int, str]:
-    """Return a key that sorts agents as tables show them."""
-    return (AGENT_ORDER.index(agent) if agent in AGENT_ORDER else len(AGENT_ORDER), agent)
+def agent_order(agents: Iterable[str]) -> list[str]:
+    """Return each agent once: the paper's first, then others by name."""
+    return _ordered(agents, ("bc", "retrieval-bc", "pidm"))
 
 
 def task_order(tasks: Iterable[str]) -> list[str]:
     """Return each task once: ours in the order of the registry, then others by name."""
-    order = list(TASKS)
-    return sorted(set(tasks), key=lambda task: (order.index(task) if task in order else len(order), task))
+    return _ordered(tasks, tuple(TASKS))
+
+
+def _ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
+    return sorted(set(names), key=lambda name: (first.index(name) if name in first else len(first), name))

@@ -193,7 +193,7 @@ class Sweep:
             made_by = str(dataset.source.get("made_by", "unknown"))
             demos[task] = {**asdict(dataset.summary()), "made_by": made_by, "sha256": dataset.sha256}
         content = {
-            "format": results.FORMAT,
+            "format": 1,
             "version": pidm_nav.__version__,
             "torch": str(torch.__version__),
             "demos_from": self.demos_label,
