@@ -137,10 +137,10 @@ def _compare(
     """Make a section of a figure and of the ratios of one side over the other."""
     sizes = {size for line in figure.lines for size in line.curve.sizes}
     shown = [figure] if len(sizes) > 1 else []  # one number of demonstrations makes no curve
-    section, found = Section(title, text, figures=shown), tables.ratio_table(curves, *sides, which)
+    found = tables.ratio_table(curves, *sides, which)
     if found is None:
-        return section
-    section = replace(section, tables=[found[0]])
+        return Section(title, text, figures=shown)
+    section = Section(title, text, figures=shown, tables=[found[0]])
     if which == "last":
         return section
     tests = tables.welch_table(curves, *sides)

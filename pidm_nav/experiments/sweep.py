@@ -203,7 +203,7 @@ class Sweep:
             "training": training,
             "demos": demos,
         }
-        return msgspec.convert(msgspec.to_builtins(content), Manifest)
+        return msgspec.json.decode(msgspec.json.encode(content), type=Manifest)
 
     def job(self, cell: Cell) -> Job:
         """Return a cell's job."""
