@@ -16,6 +16,7 @@ from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import mean_curve, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
+from pidm_nav.files import only_writer
 from pidm_nav.plots import task_title
 
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
@@ -39,12 +40,13 @@ class Quickstart:
 
     def run(self) -> None:
         """Run the quickstart, and say what came out and what to do next."""
-        from pidm_nav.experiments.quickstart import FAST, Plan, check_folder, next_steps, run
+        from pidm_nav.experiments.quickstart import FAST, MARK, Plan, check_folder, next_steps, run
 
         _check_jobs(self.jobs)
         check_folder(self.out, self.force)
         plan, began = FAST if self.fast else Plan(), time.perf_counter()
-        with progress_bar("demonstrations and trainings", plan.work) as advance:
+        alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
+        with alone, progress_bar("demonstrations and trainings", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)
         for table in report.sections[1].tables:
             columns = {str(index): name for index, name in enumerate(table.header)}

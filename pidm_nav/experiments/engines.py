@@ -59,9 +59,8 @@ def run_local(function: Callable[[Work], Outcome], jobs: Sequence[Work], workers
             if suspects and not running:
                 job, alone = suspects.popleft()
                 running[executor.submit(attempt, function, job)] = (job, alone + 1)
-            while waiting and not suspects and len(running) < workers:
-                if any(alone for _, alone in running.values()):
-                    break
+            tried_alone = any(alone for _, alone in running.values())
+            while waiting and not suspects and not tried_alone and len(running) < workers:
                 job = waiting.popleft()
                 running[executor.submit(attempt, function, job)] = (job, 0)
             ended, _ = wait(running, return_when=FIRST_COMPLETED)

@@ -32,7 +32,7 @@ from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import EVALUATION_SEED, TRAINED_WITH, Sweep, run_job, run_sweep
-from pidm_nav.files import only_writer, read_json, writable_folder, write_json
+from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
 from pidm_nav.rollout import evaluate
 from pidm_nav.tasks import find_task
@@ -97,11 +97,6 @@ def check_folder(out: Path, force: bool) -> None:
 
 def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> Report:
     """Make demonstrations, train, evaluate, draw and write everything; goes on where a stopped run was."""
-    with only_writer(out / MARK, "choose another --out, or wait until it is done"):
-        return _run(plan, out, advance, workers)
-
-
-def _run(plan: Plan, out: Path, advance: Advance, workers: int | None) -> Report:
     settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
     if (out / MARK).is_file() and read_json(out / MARK, "delete it to begin anew") != settings:
         for kind in KINDS:  # what a quickstart with other settings made
