@@ -94,8 +94,8 @@ class Sweep(library.Sweep):
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
         ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
-        runner: Runner[Any] = functools.partial(run_ray, **ray) if self.engine == "ray" else run_local
-        runner = functools.partial(runner, workers=self.jobs)
+        engine: Any = functools.partial(run_ray, **ray) if self.engine == "ray" else run_local
+        runner: Runner[Any] = functools.partial(engine, workers=self.jobs)
         part = int(index), int(count)
         view = _View(self.demos_label, len(self.cells()[part[0] :: part[1]]))
         try:
