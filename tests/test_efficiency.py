@@ -5,15 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.stats import trim_mean
 
 from pidm_nav.experiments.curves import (
     Curve,
     best_checkpoint,
     bootstrap_curves,
-    bootstrap_interval,
-    interquartile_mean,
     mean_curve,
+    percentile_interval,
     seed_scores,
     std_curve,
     summarize,
@@ -78,49 +76,13 @@ def test_missing_jobs_are_left_out_of_means_and_an_empty_cell_is_nan():
     np.testing.assert_allclose(mean_curve(empty), [0.5, np.nan])
 
 
-@pytest.mark.parametrize(
-    ("sizes", "scores", "says"),
-    [
-        ((1, 2), np.zeros((3, 2, 1)), r"are \(3, 2, 1\)"),
-        ((1, 2), np.zeros((2, 2)), r"give \(2, seeds"),
-        ((2, 1), np.zeros((2, 1, 1)), "increasing"),
-        ((1, 1), np.zeros((2, 1, 1)), "once"),
-        ((1,), np.full((1, 1, 1), np.inf), "infinite"),
-    ],
-)
-def test_bad_curves_are_refused_in_one_sentence(sizes, scores, says):
-    with pytest.raises(ValueError, match=says):
-        Curve("maze", "bc", "human", sizes, scores)
-
-
-def test_no_cells_are_refused():
-    with pytest.raises(ValueError, match="run the sweep first"):
-        Curve.from_cells("maze", "bc", "human", {})
-
-
-@settings(deadline=None)
-@given(hnp.arrays(float, st.integers(1, 40), elements=st.floats(0, 1)))
-def test_the_interquartile_mean_is_the_trimmed_mean(values):
-    assert interquartile_mean(values) == pytest.approx(trim_mean(values, 0.25), abs=1e-12)
-
-
-def test_the_interquartile_mean_ignores_outliers_and_runs_over_the_last_axis():
-    np.testing.assert_allclose(interquartile_mean([[0, 1, 2, 100], [5, 5, 5, 5]]), [1.5, 5])
-
-
 def test_bootstrap_intervals_cover_the_true_mean_at_their_rate():
     rng, covered = np.random.default_rng(1), 0
-    for _ in range(300):
-        low, high = bootstrap_interval(rng.normal(0.5, 0.1, 30), lambda x: x.mean(axis=-1), rng, 400)
+    for _ in range(200):
+        scores = rng.normal(0.5, 0.1, (1, 30, 1))
+        low, high = percentile_interval(bootstrap_curves(Curve("maze", "bc", "human", (1,), scores), rng)[:, 0])
         covered += low <= 0.5 <= high
-    assert 0.88 < covered / 300 < 0.98  # 95% nominal; percentile intervals of 30 values are a little narrow
-
-
-def test_an_interval_of_values_without_spread_and_of_none(rng):
-    assert bootstrap_interval([0.5] * 5, interquartile_mean, rng) == (0.5, 0.5)
-    low, high = bootstrap_interval([0.0] * 5 + [1.0] * 5, interquartile_mean, rng)
-    assert low < 0.4 and high > 0.6
-    assert np.isnan(bootstrap_interval([np.nan], interquartile_mean, rng)).all()
+    assert 0.88 < covered / 200 < 0.98  # 95% nominal; percentile intervals of 30 values are a little narrow
 
 
 def test_bootstrapped_curves_choose_the_checkpoint_again_and_skip_missing_seeds(rng):
@@ -206,7 +168,6 @@ def test_the_maximum_is_the_tasks_and_not_the_agents_own(rng):
     third = flat([0.9, 0.9], sizes=(1, 50), agent="retrieval-bc")
     assert efficiency_ratio(bc, third, 0.5, rng=rng).demos_agent == 50  # of .9: level .45
     assert np.isnan(efficiency_ratio(bc, third, 0.5, rng=rng, peers=[pidm]).demos_agent)  # of 1.0: level .5
-    assert efficiency_ratio(pidm, bc, 0.9, rng=rng, maximum=0.45).demos_baseline == 50
 
 
 def test_a_level_the_baseline_never_reaches_gives_a_lower_bound(rng):
@@ -225,7 +186,7 @@ def test_a_level_the_agent_never_reaches_gives_an_upper_bound(rng):
 
 def test_a_level_nobody_reaches_is_said_so(rng):
     bc, pidm = flat([0.1], sizes=(5,)), flat([0.2], sizes=(5,), agent="pidm")
-    ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng, maximum=1.0)
+    ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng, peers=[flat([1.0], sizes=(5,), agent="retrieval-bc")])
     assert (ratio.bound, str(ratio)) == ("?", "not reached") and np.isnan([ratio.value, *ratio.interval]).all()
 
 
@@ -233,12 +194,6 @@ def test_an_agent_against_itself_is_one(rng):
     curve = noisy([0.1, 0.4, 0.8, 0.99], rng, sizes=(1, 5, 10, 50), seeds=8)
     ratio = efficiency_ratio(curve, curve, 0.9, rng=rng)
     assert (ratio.value, ratio.interval) == (1, (1, 1))
-
-
-@pytest.mark.parametrize("level", [0, -0.1, 1.01, np.nan])
-def test_a_level_that_is_no_fraction_is_refused(level, rng):
-    with pytest.raises(ValueError, match="the level is"):
-        efficiency_ratio(flat([1.0], sizes=(1,)), flat([1.0], sizes=(1,)), level, rng=rng)
 
 
 def test_the_interval_holds_the_ratio_and_narrows_with_seeds(rng):
@@ -257,11 +212,10 @@ def test_the_interval_holds_the_ratio_and_narrows_with_seeds(rng):
     assert widths[0] > widths[1] == 0
 
 
-def test_the_bootstrap_is_reproducible_and_can_be_left_out():
+def test_the_bootstrap_is_reproducible():
     curves = [noisy([0.5, 0.9], np.random.default_rng(i), sizes=(1, 5), agent=a) for i, a in enumerate(("a", "b"))]
     first, second = (efficiency_ratio(*curves, 0.9, rng=np.random.default_rng(3)).replicates for _ in range(2))
     np.testing.assert_array_equal(first, second)
-    assert np.isnan(efficiency_ratio(*curves, rng=np.random.default_rng(3), repetitions=0).interval).all()
 
 
 def test_the_average_is_arithmetic_as_in_the_papers_table(rng):
@@ -281,8 +235,6 @@ def test_the_average_is_arithmetic_as_in_the_papers_table(rng):
     assert str(average_ratio(exact)) == "3.5" and average_ratio(exact).interval == (3.5, 3.5)
     bounded = average_ratio([*exact, ratio(1, 99)])  # the baseline never gets there: more than 50
     assert bounded.bound == ">" and bounded.value == pytest.approx((14 + 50) / 5)
-    with pytest.raises(ValueError, match="no efficiency ratios"):
-        average_ratio([])
 
 
 def test_the_table_pairs_tasks_and_compares_demonstrations_too(rng):
@@ -294,19 +246,14 @@ def test_the_table_pairs_tasks_and_compares_demonstrations_too(rng):
         flat([0.2, 1.0], sizes=(1, 10), agent="pidm", task="zigzag"),
         flat([0.2, 1.0], sizes=(1, 10), agent="bc", task="four-room"),  # no PIDM there: left out
     ]
-    table = efficiency_table(curves, ("pidm", "human"), ("bc", "human"), rng=rng, levels=(0.9,))
-    assert [(r.task, r.value) for r in table] == [("maze", 10), ("zigzag", 1), ("average", 5.5)]
+    table = efficiency_table(curves, ("pidm", "human"), ("bc", "human"), rng=rng)
+    assert [(r.task, r.value) for r in table if r.level == 0.9] == [("maze", 10), ("zigzag", 1), ("average", 5.5)]
     assert (table[0].agent, table[0].baseline) == ("pidm (human)", "bc (human)")
     planner = efficiency_table(curves, ("pidm", "astar"), ("pidm", "human"), rng=rng)
     assert [(r.task, r.level, r.value) for r in planner] == [
         (task, level, 1) for level in (0.8, 0.9, 0.95) for task in ("maze", "average")
     ]
     assert efficiency_table(curves, ("pidm", "nowhere"), ("bc", "human"), rng=rng) == []
-
-
-def test_curves_of_two_tasks_have_no_common_maximum():
-    with pytest.raises(ValueError, match="no common maximum"):
-        task_maximum([flat([1.0], sizes=(1,)), flat([1.0], sizes=(1,), task="zigzag")])
 
 
 # Welch's test

@@ -4,21 +4,21 @@ import functools
 import importlib.util
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pidm_nav.experiments import engines
-from pidm_nav.experiments.engines import Outcome, run_local, run_ray
+from pidm_nav.experiments.engines import Outcome, Outcomes, run_local, run_ray
 
 RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 ENGINES = [
     pytest.param(functools.partial(run_local, workers=2), id="local"),
     pytest.param(functools.partial(run_ray, workers=2, address="local"), id="ray", marks=[RAY, pytest.mark.slow]),
 ]
-Run = Callable[[Callable[[int], Outcome], list[int]], Iterator[tuple[int, Outcome]]]
+Run = Callable[[Callable[[int], Outcome], list[int]], Outcomes[int]]
 
 
 def make_job(folder: Path) -> Callable[[int], Outcome]:
@@ -70,7 +70,7 @@ def test_leaving_early_ends_the_workers() -> None:
 
     outcomes = run_local(job, list(range(50)), workers=1)
     process = next(outcomes)[1]["process"]
-    outcomes.close()  # type: ignore[attr-defined]
+    outcomes.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.experiments import quickstart
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.results import read_results
+from pidm_nav.files import only_writer
 from pidm_nav.rollout import evaluate
 
 PLAN = quickstart.FAST
@@ -134,12 +137,17 @@ def test_again_gives_the_same_without_training_and_spares_other_files(done, monk
     page = (folder / "index.html").read_text()
     (folder / "mine.txt").write_text("keep me")
     (folder / "traces.png").write_bytes(b"old")
+    weights = {path.name: path.read_bytes() for path in (folder / "agents" / "bc").iterdir()}
+    shutil.rmtree(folder / "agents" / "bc")  # is made again, and nothing else
     monkeypatch.setattr(quickstart, "run_local", lambda *_, **__: pytest.fail("trained again"))
     main(["quickstart", "--fast", "--out", str(folder), "--jobs", "1"])
     assert scores(folder) == before
     assert (folder / "index.html").read_text() == page
     assert (folder / "mine.txt").read_text() == "keep me"
     (folder / "mine.txt").unlink()
+    again = {path.name: path.read_bytes() for path in (folder / "agents" / "bc").iterdir()}
+    assert again.keys() == weights.keys()
+    assert all(again[name] == weights[name] for name in weights if name.endswith(".safetensors"))
     assert (folder / "traces.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -152,12 +160,12 @@ def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tm
             ran.append(pair[0].cell)
             yield pair
             if len(ran) == 3:
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt(signal.SIGTERM)
 
     monkeypatch.setattr(quickstart, "run_local", stop_after_three)
     with pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
-    assert end.value.code == 130
+    assert end.value.code == 143
     main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
     assert len(ran) == TRAININGS
     assert scores(tmp_path / "q") == scores(folder)
@@ -185,7 +193,7 @@ def test_stopped_half_way_leaves_the_former_as_it_was(done, stop, monkeypatch):
 
 def test_failed_training_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
-        quickstart, "run_local", lambda _, jobs, workers: iter([(jobs[0], {"error": "ValueError: no luck"})])
+        quickstart, "run_local", lambda _, jobs, workers: ((job, {"error": "ValueError: no luck"}) for job in jobs)
     )
     with pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(tmp_path / "q")])
@@ -206,6 +214,8 @@ def test_a_folder_with_other_things_is_refused_before_any_work(tmp_path, capsys)
 
 def test_folders_that_will_do(tmp_path):
     quickstart.check_folder(tmp_path, force=False)  # empty
+    (tmp_path / ".quickstart.host-1.tmp.json").touch()  # of one that was killed
+    quickstart.check_folder(tmp_path, force=False)
     quickstart.check_folder(tmp_path / "new" / "deep", force=False)
     (tmp_path / "thesis.tex").touch()
     quickstart.check_folder(tmp_path, force=True)
@@ -215,11 +225,20 @@ def test_folders_that_will_do(tmp_path):
         quickstart.check_folder(tmp_path / "thesis.tex" / "below", force=False)
 
 
-def test_wrong_number_of_jobs_is_refused(capsys):
+@pytest.mark.parametrize("jobs", ["-1", "0", "nan", "1e308", "1e-320", "99999999999999999999"])
+def test_wrong_number_of_jobs_is_refused(jobs, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["quickstart", "--jobs", "0"])
+        main(["quickstart", f"--jobs={jobs}"])
     assert end.value.code == 2
-    assert "--jobs is 0" in capsys.readouterr().err
+    assert "--jobs" in capsys.readouterr().err
+
+
+def test_two_in_one_folder_are_refused(tmp_path, capsys):
+    with only_writer(tmp_path / "quickstart.json", ""), pytest.raises(SystemExit) as end:
+        main(["quickstart", "--fast", "--out", str(tmp_path)])
+    assert end.value.code == 2
+    assert "is being written to by process" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_both_agents_learn_from_the_same_demonstrations_in_the_same_way(done):

@@ -178,16 +178,34 @@ def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys
     assert stopped.value.code == 2 and sentence in error and error.count("\n") == 1
 
 
+def test_a_full_disk_names_the_file_and_spares_the_former_report(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resource = pytest.importorskip("resource")
+    shutil.copytree(made, tmp_path / "out")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main(["report", str(made.parent / "human"), "--out", str(tmp_path / "out")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert stopped.value.code == 2
+    assert f"cannot write '{tmp_path / 'out' / 'figures' / 'efficiency-human.png'}'" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
 @pytest.mark.parametrize("table", list(paper.TABLES.values()), ids=lambda table: table.name)
 def test_the_papers_averages_are_those_of_its_rows(table: paper.PaperTable) -> None:
-    for level, row in table.ratios.items():
-        assert np.mean(row) == pytest.approx(table.average[level], abs=0.005)
+    for *row, average in table.ratios.values():
+        assert np.mean(row) == pytest.approx(average, abs=0.005)
 
 
 @pytest.mark.parametrize("kind", sorted(paper.DATASETS))
 def test_the_papers_dataset_statistics_are_consistent(kind: str) -> None:
-    for statistics in paper.DATASETS[kind].values():
-        assert statistics.total_steps / 50 == pytest.approx(statistics.mean_length, abs=0.005)
+    for total_steps, _, mean_length, _ in paper.DATASETS[kind].values():
+        assert total_steps / 50 == pytest.approx(mean_length, abs=0.005)
 
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -2,10 +2,13 @@
 
 import importlib.util
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +26,10 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.experiments import engines
-from pidm_nav.experiments.engines import Outcome, attempt, run_local, run_ray
+from pidm_nav.experiments import sweep as library
+from pidm_nav.experiments.engines import Outcome, Outcomes, attempt, run_local, run_ray
 from pidm_nav.experiments.report import write_report
-from pidm_nav.experiments.results import Cell, make_curves, read_results
+from pidm_nav.experiments.results import Cell, make_curves, open_folder, read_manifest, read_results
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.sweep import Job, Sweep, Variant, run_job, run_sweep, sample_demos
 from pidm_nav.rollout import EvalResult
@@ -50,7 +54,7 @@ def tiny(file: Path) -> Sweep:
     return Sweep(demos=(str(file),), checkpoint_fractions=(0.5,), **size)
 
 
-def here(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+def here(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Outcomes[Job]:
     """An engine without processes."""
     return ((job, attempt(function, job)) for job in jobs)
 
@@ -58,7 +62,7 @@ def here(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Iterator[tu
 def breaking(task_agent: str) -> Any:
     """An engine in which one agent's jobs fail."""
 
-    def run(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+    def run(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Outcomes[Job]:
         def broken(job: Job) -> Outcome:
             if job.cell.agent == task_agent:
                 raise RuntimeError("out of luck")
@@ -203,6 +207,12 @@ def command(out: Path, file: Path, *extra: str) -> list[str]:
     return [*words, *extra]
 
 
+def same(file: Path) -> Sweep:
+    """What the command runs."""
+    size = {"agents": ("bc", "retrieval-bc"), "num_demos": (1, 3), "seeds": 3, "steps": 4, "episodes": 2}
+    return Sweep(demos=(str(file),), checkpoint_fractions=(), **size)
+
+
 def start(out: Path, file: Path) -> "subprocess.Popen[str]":
     """A sweep in a process of its own, of which two jobs are done."""
     words = [sys.executable, "-m", "pidm_nav.cli", *command(out, file, "--jobs", "1")]
@@ -221,18 +231,18 @@ def test_a_killed_sweep_goes_on_to_the_same_results(file: Path, tmp_path: Path) 
     done = scores(tmp_path / "killed")
     assert 2 <= len(done) < 12
     main(command(tmp_path / "killed", file))
-    size = {"agents": ("bc", "retrieval-bc"), "num_demos": (1, 3), "seeds": 3, "steps": 4, "episodes": 2}
-    run_sweep(Sweep(demos=(str(file),), checkpoint_fractions=(), **size), tmp_path / "whole", here)
+    run_sweep(same(file), tmp_path / "whole", here)
     assert len(scores(tmp_path / "whole")) == 12
     assert scores(tmp_path / "killed") == scores(tmp_path / "whole")
     assert scores(tmp_path / "killed").items() >= done.items()
 
 
-def test_ctrl_c_leaves_a_message_and_a_folder_to_go_on_with(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_leaves_a_message_and_a_folder_to_go_on_with(number: int, file: Path, tmp_path: Path) -> None:
     process = start(tmp_path, file)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate()
-    assert process.returncode == 130
+    process.send_signal(number)
+    output, _ = process.communicate()  # also ends when the workers do, which hold the pipe
+    assert process.returncode == 128 + number
     assert "of 12 jobs are done and safe" in output and "Traceback" not in output
     assert 2 <= len(read_results(tmp_path)[0]) < 12
 
@@ -319,7 +329,7 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
         (["--agents", "bc,gpt"], "no agent is called 'gpt'"),
         (["--num-demos", "1,80"], "there are 4 demonstrations of zigzag, but --num-demos asks for 80"),
         (["--num-demos", "few"], "--num-demos: 'few' cannot be read: give values such as 1,2,5"),
-        (["--num-demos", "0,1"], "must be at least 1"),
+        (["--num-demos", "0,1"], "--num-demos is given 0: choose from 1 to"),
         (["--tasks", "zigzag,maze"], "there are no demonstrations of maze"),
         (["--demos-from", "astar"], "both given"),
         (["--jobs", "0"], "--jobs is 0"),
@@ -387,6 +397,7 @@ def test_demonstrations_by_file_and_folder(file: Path, tmp_path: Path, dataset: 
     with pytest.raises(FileNotFoundError, match="no folder"):
         find_demos(["zigzag"], demos_from=str(tmp_path / "nowhere"))
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".a.host-1.tmp.npz").write_bytes(b"of a process that was killed")
     with pytest.raises(FileNotFoundError, match="holds no demonstrations"):
         find_demos(["zigzag"], demos_from=str(tmp_path / "empty"))
 
@@ -398,3 +409,147 @@ def test_the_papers_recordings(shared: Path) -> None:
     compact = sorted(str(path) for path in (shared / "data" / "reference_demos").glob("*_human.npz"))
     datasets, label = find_demos(tuple(PAPER_TASKS), compact)
     assert label == "human" and all(len(data) == 50 for data in datasets.values())
+
+
+@pytest.fixture(scope="module")
+def whole(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep: two sizes of BC."""
+    size = {"agents": ("bc",), "num_demos": (1, 2), "seeds": 1, "steps": 2, "episodes": 2}
+    folder = tmp_path_factory.mktemp("whole") / "results"
+    run_sweep(Sweep(demos=(str(file),), checkpoint_fractions=(), **size), folder, here)
+    return folder
+
+
+DEEP = json.loads("[" * 600 + "]" * 600)
+WRONG: list[tuple[str, str, Any]] = [  # a file, a place in it, what it is replaced by
+    *(("manifest.json", place, value) for place in ("training", "demos", "agents") for value in (1, [], {"x": 0})),
+    *(("manifest.json", "demos_from", value) for value in (1.5, "x/../../../evil", "x\n", "-", "a" * 300, None)),
+    *(("manifest.json", "evaluation", value) for value in ({"episodes": 0, "seed": 0}, {"episodes": "a", "seed": 0})),
+    ("manifest.json", "training", {"zigzag/bc": {"steps": None}}),
+    ("manifest.json", "agents", {"../bc": {}}),
+    ("manifest.json", "agents", {"bc": {"frames": DEEP}}),
+    ("manifest.json", "preset", "[/red]"),
+    *(("jobs/zigzag_bc_1_0.json", "seed", value) for value in (-1, {}, 0.5, "0", 10**30)),
+    *(("jobs/zigzag_bc_1_0.json", "demos", value) for value in (0, -1, 1.0, 3)),
+    *(("jobs/zigzag_bc_1_0.json", "task", value) for value in (5, "../zigzag", "maze", "$x^$", "")),
+    *(("jobs/zigzag_bc_1_0.json", "agent", value) for value in ("../bc", "pidm", [])),
+    *(("jobs/zigzag_bc_1_0.json", "checkpoints", value) for value in (0, [], [[]], [{}], [{"goal_ratio": 2.0}])),
+    ("jobs/zigzag_bc_1_0.json", "checkpoints", [{"goal_ratio": float("nan")}]),
+    ("jobs/zigzag_bc_1_0.json", "checkpoints", [{"goal_ratio": 0.5, "mean_return": 1e308}]),
+    ("jobs/zigzag_bc_1_0.json", "seconds", [[]]),
+    ("jobs/zigzag_bc_1_0.json", "error", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "value"), WRONG)
+def test_a_wrong_value_in_a_file_is_one_sentence(
+    name: str, place: str, value: Any, whole: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(whole, tmp_path / "results")
+    path = tmp_path / "results" / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | {place: value}))
+    with pytest.raises(ValueError, match=path.name) as told:
+        write_report([tmp_path / "results"], tmp_path / "out")
+    assert len(str(told.value)) < 500 and [each.name for each in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "jobs/zigzag_bc_1_0.json"])
+@pytest.mark.parametrize("depth", [990, 100_000])
+def test_deeply_nested_files_are_refused(name: str, depth: int, whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "results")
+    path = tmp_path / "results" / name
+    path.write_text(path.read_text().replace("{", '{"agents": {"bc": {"x": ' + "[" * depth + "]" * depth + "}},", 1))
+    with pytest.raises(ValueError, match=path.name):
+        write_report([tmp_path / "results"], tmp_path / "out")
+
+
+def test_results_swapped_with_one_another_are_refused(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "results")
+    one, two = ((tmp_path / "results" / "jobs" / f"zigzag_bc_{size}_0.json") for size in (1, 2))
+    text = one.read_text()
+    one.write_text(two.read_text())
+    two.write_text(text)
+    with pytest.raises(ValueError, match="does not hold the result that its name says"):
+        read_results(tmp_path / "results")
+
+
+def test_scores_that_are_not_finite_fail_their_job_only(tiny: Sweep, tmp_path: Path) -> None:
+    def nothing(result: EvalResult) -> dict[str, float]:
+        return {"mean": float("nan")}
+
+    assert run_sweep(replace(tiny, measure=nothing, seeds=1, num_demos=(1,)), tmp_path, here) == {}
+    assert all("Expected `float`" in str(result.error) for result in read_results(tmp_path)[1].values())
+
+
+def test_a_failed_jobs_text_cannot_garble_the_terminal_or_its_file(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bad(job: Job) -> Outcome:
+        raise SystemExit("[/red]\x1b[2J\ud800 | <b>*")
+
+    def run(function: Callable[[Job], Outcome], jobs: Sequence[Job], workers: int | None) -> Outcomes[Job]:
+        return here(lambda job: attempt(bad if job.cell.demos == 3 else function, job), jobs)
+
+    monkeypatch.setattr(experiments, "run_local", run)
+    main(command(tmp_path / "out", file))
+    told = capsys.readouterr().out
+    assert "[/red]\\x1b[2J" in told and "\x1b[2J" not in told and "6 failed" in told
+    main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "report")])
+    assert r"\[/red\]\\x1b\[2J\\ud800 \| \<b\>\*" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_sweeps_that_join_at_once_keep_each_others_part(tiny: Sweep, tmp_path: Path) -> None:
+    manifests = [replace(tiny, agents=(agent,)).manifest() for agent in ("bc", "pidm", "retrieval-bc")]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(partial(open_folder, tmp_path), manifests * 4))
+    assert set(read_manifest(tmp_path).agents) == {"bc", "pidm", "retrieval-bc"}
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+HOSTILE = ["-1", "0", "nan", "1e308", "1e-320", "99999999999999999999"]
+NUMERIC = ["seeds", "first-seed", "steps", "episodes", "num-demos", "checkpoint-fractions", "jobs", "cpus-per-job"]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("option", NUMERIC)
+def test_hostile_numbers_are_refused_or_work(
+    option: str, value: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(library, "run_sweep", lambda *_, **__: {})
+    given = command(tmp_path / "out", file, f"--{option}={value}")
+    accepted = [("first-seed", "0")]
+    if (option, value) in accepted:
+        main(given)
+        return
+    with pytest.raises(SystemExit) as stopped:
+        main(given)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and option in error and error.count("\n") == 1
+
+
+def test_a_full_disk_names_the_file_and_the_sweep_goes_on_later(file: Path, tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+    words = [sys.executable, "-c", f"{limit} from pidm_nav.cli import main; main()"]
+    words += command(tmp_path, file, "--jobs", "1")
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert f"cannot write '{tmp_path / 'manifest.json'}'" in ended.stderr
+    assert len(run_sweep(same(file), tmp_path, here)) == 12 and not list(tmp_path.rglob(".*"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_ray_workers_that_are_killed_do_not_change_the_results(tiny: Sweep, tmp_path: Path) -> None:
+    def dying(job: Job) -> Outcome:
+        first = tmp_path / job.cell.name
+        if not first.exists():
+            first.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return run_job(job)
+
+    def run(function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Outcomes[Job]:
+        return run_ray(dying, jobs, workers=2, address="local")
+
+    run_sweep(replace(tiny, seeds=1), tmp_path / "killed", run)
+    run_sweep(replace(tiny, seeds=1), tmp_path / "whole", here)
+    assert len(scores(tmp_path / "killed")) == 4 and scores(tmp_path / "killed") == scores(tmp_path / "whole")

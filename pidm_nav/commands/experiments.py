@@ -13,9 +13,10 @@ import tyro
 
 from pidm_nav.console import console, print_table, progress_bar, say
 from pidm_nav.experiments import sweep as library
-from pidm_nav.experiments.curves import mean_curve
+from pidm_nav.experiments.curves import mean_curve, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
+from pidm_nav.files import only_writer
 from pidm_nav.plots import task_title
 
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
@@ -39,12 +40,13 @@ class Quickstart:
 
     def run(self) -> None:
         """Run the quickstart, and say what came out and what to do next."""
-        from pidm_nav.experiments.quickstart import FAST, Plan, check_folder, next_steps, run
+        from pidm_nav.experiments.quickstart import FAST, MARK, Plan, check_folder, next_steps, run
 
         _check_jobs(self.jobs)
         check_folder(self.out, self.force)
         plan, began = FAST if self.fast else Plan(), time.perf_counter()
-        with progress_bar("demonstrations and trainings", plan.work) as advance:
+        alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
+        with alone, progress_bar("demonstrations and trainings", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)
         for table in report.sections[1].tables:
             columns = {str(index): name for index, name in enumerate(table.header)}
@@ -86,15 +88,14 @@ class Sweep(library.Sweep):
         if self.engine == "ray":
             require_ray()
         _check_jobs(self.jobs)
-        if self.cpus_per_job <= 0:
-            raise ValueError(f"--cpus-per-job is {self.cpus_per_job}: it must be above 0")
+        if not 0.01 <= self.cpus_per_job <= 10_000:
+            raise ValueError(f"--cpus-per-job is {self.cpus_per_job}: give a number from 0.01 to 10,000")
         index, _, count = self.shard.partition("/")
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
-        runner: Runner[Any] = functools.partial(run_local, workers=self.jobs)
-        if self.engine == "ray":
-            ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
-            runner = functools.partial(run_ray, workers=self.jobs, **ray)
+        ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
+        engine: Any = functools.partial(run_ray, **ray) if self.engine == "ray" else run_local
+        runner: Runner[Any] = functools.partial(engine, workers=self.jobs)
         part = int(index), int(count)
         view = _View(self.demos_label, len(self.cells()[part[0] :: part[1]]))
         try:
@@ -102,13 +103,12 @@ class Sweep(library.Sweep):
                 options: dict[str, Any] = {"retry_failed": self.retry_failed, "shard": part}
                 library.run_sweep(self, self.out, runner, on_start=view.start, on_result=view.add, **options)
         except KeyboardInterrupt:
-            say(
-                f"stopped: {len(view.done)} of {view.total} jobs are done and safe in {self.out}; "
-                "the same command goes on from there"
-            )
-            raise SystemExit(130) from None
+            done = f"{len(view.done)} of {view.total} jobs are done and safe in {self.out}"
+            say(f"{done}: the same command goes on from there")
+            raise
         if view.rows:
-            print_table(view.rows, title=f"Mean goal ratio by number of {self.demos_label} demonstrations")
+            measure = score_name(make_curves(view.done, self.demos_label))
+            print_table(view.rows, title=f"Mean {measure} by number of {self.demos_label} demonstrations")
         say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
         if view.failed:
             say(f"{view.failed} failed: --retry-failed runs them again")
@@ -181,5 +181,5 @@ class Report:
 
 
 def _check_jobs(jobs: int | None) -> None:
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"--jobs is {jobs}: it must be at least 1")
+    if jobs is not None and not 1 <= jobs <= 1000:
+        raise ValueError(f"--jobs is {jobs}: give a number from 1 to 1,000")

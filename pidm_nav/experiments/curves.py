@@ -1,7 +1,7 @@
 """Performance curves of a sweep: scores over seeds and checkpoints, their means, spreads and intervals.
 
 Terms:
-    score        goal ratio of one trained agent at one checkpoint, averaged over its episodes
+    score        goal ratio (or return) of one trained agent at one checkpoint, averaged over its episodes
     curve        mean score over seeds against the number of demonstrations
     best         the checkpoint whose mean over seeds is highest, for each task, agent and number of demonstrations
 """
@@ -9,14 +9,15 @@ Terms:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+REPETITIONS = 2000  # of every bootstrap
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,25 +30,11 @@ class Curve:
     sizes: tuple[int, ...]
     scores: Floats
 
-    def __post_init__(self) -> None:
-        scores = np.array(self.scores, dtype=np.float64)
-        name = f"{self.task}/{self.agent}/{self.demos_from}"
-        if scores.ndim != 3 or len(scores) != len(self.sizes) or 0 in scores.shape:
-            raise ValueError(f"the scores of {name} are {scores.shape}; give ({len(self.sizes)}, seeds, checkpoints)")
-        if list(self.sizes) != sorted(set(self.sizes)):
-            raise ValueError(f"the sizes of {name} are {self.sizes}; give each once, in increasing order")
-        if np.isinf(scores).any():
-            raise ValueError(f"a score of {name} is infinite; mark missing jobs with nan")
-        scores.flags.writeable = False
-        object.__setattr__(self, "scores", scores)
-
     @classmethod
     def from_cells(
         cls, task: str, agent: str, demos_from: str, cells: Mapping[tuple[int, int], Sequence[float]]
     ) -> Curve:
         """Build a curve from {(size, seed): score of every checkpoint}; absent cells become nan."""
-        if not cells:
-            raise ValueError(f"there are no results for {task}/{agent}/{demos_from}; run the sweep first")
         sizes, seeds = (sorted({key[i] for key in cells}) for i in (0, 1))
         scores = np.full((len(sizes), len(seeds), max(map(len, cells.values()))), np.nan)
         for (size, seed), values in cells.items():
@@ -63,6 +50,11 @@ class Curve:
     def last(self) -> Curve:
         """Return the same curve at the end of training, without the checkpoints before it."""
         return replace(self, scores=self.scores[:, :, -1:])
+
+
+def score_name(curves: Iterable[Curve]) -> str:
+    """Return what the curves' scores are, as tables and figures call it."""
+    return "goal ratio" if all(curve.is_share for curve in curves) else "return"
 
 
 def _known(statistic: Callable[..., Floats], values: Floats, axis: int, **options: int) -> Floats:
@@ -95,23 +87,9 @@ def std_curve(curve: Curve) -> Floats:
     return _known(np.nanstd, seed_scores(curve), axis=1, ddof=1)
 
 
-def interquartile_mean(values: ArrayLike) -> Floats:
-    """Return the mean over the last axis without the lowest and the highest quarter of the values."""
-    from scipy.stats import trim_mean
-
-    result: Floats = trim_mean(values, 0.25, axis=-1)
-    return result
-
-
-def bootstrap_interval(
-    values: ArrayLike, statistic: Callable[[Floats], Floats], rng: np.random.Generator, repetitions: int = 2000
-) -> tuple[float, float]:
-    """Return the 95% percentile bootstrap interval of a statistic over the last axis; missing values are left out."""
-    known = np.asarray(values, dtype=np.float64)
-    known = known[np.isfinite(known)]
-    if not len(known):
-        return np.nan, np.nan
-    return percentile_interval(statistic(known[rng.integers(len(known), size=(repetitions, len(known)))]))
+def resample(values: Floats, rng: np.random.Generator) -> Floats:
+    """Draw as many rows as there are, with replacement: (REPETITIONS, ...values.shape)."""
+    return values[rng.integers(len(values), size=(REPETITIONS, len(values)))]
 
 
 def percentile_interval(replicates: Floats) -> tuple[float, float]:
@@ -123,42 +101,32 @@ def percentile_interval(replicates: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap_curves(curve: Curve, rng: np.random.Generator, repetitions: int = 2000) -> Floats:
-    """Return mean curves (repetitions, sizes) of resampled seeds; the best checkpoint is chosen again each time."""
-    means = np.full((repetitions, len(curve.sizes)), np.nan)
+def bootstrap_curves(curve: Curve, rng: np.random.Generator) -> Floats:
+    """Return mean curves (REPETITIONS, sizes) of resampled seeds; the best checkpoint is chosen again each time."""
+    means = np.full((REPETITIONS, len(curve.sizes)), np.nan)
     for i, scores in enumerate(curve.scores):  # scores (seeds, checkpoints): each size is resampled by itself
         present = scores[np.isfinite(scores).any(axis=1)]
         if len(present):
-            draws = present[rng.integers(len(present), size=(repetitions, len(present)))]
-            means[:, i] = _known(np.nanmax, _known(np.nanmean, draws, axis=1), axis=1)
+            means[:, i] = _known(np.nanmax, _known(np.nanmean, resample(present, rng), axis=1), axis=1)
     return means
 
 
-def summarize(curve: Curve, rng: np.random.Generator, repetitions: int = 2000) -> list[dict[str, Any]]:
+def summarize(curve: Curve, rng: np.random.Generator) -> list[dict[str, Any]]:
     """Return one row per size: mean, standard deviation, interquartile mean and their 95% bootstrap intervals."""
-    scores, index = seed_scores(curve), best_checkpoint(curve)
-    replicates = bootstrap_curves(curve, rng, repetitions)
-    mean, std = mean_curve(curve), std_curve(curve)
+    from scipy.stats import trim_mean
+
+    replicates = bootstrap_curves(curve, rng)
+    columns = (curve.sizes, seed_scores(curve), best_checkpoint(curve), mean_curve(curve), std_curve(curve))
     rows = []
-    for i, size in enumerate(curve.sizes):
-        present = scores[i][np.isfinite(scores[i])]
-        low, high = percentile_interval(replicates[:, i])
-        iqm_low, iqm_high = bootstrap_interval(present, interquartile_mean, rng, repetitions)
-        rows.append(
-            {
-                "task": curve.task,
-                "agent": curve.agent,
-                "demos_from": curve.demos_from,
-                "demos": size,
-                "seeds": len(present),
-                "checkpoint": int(index[i]),
-                "mean": float(mean[i]),
-                "std": float(std[i]),
-                "low": low,
-                "high": high,
-                "iqm": float(interquartile_mean(present)) if len(present) else np.nan,
-                "iqm_low": iqm_low,
-                "iqm_high": iqm_high,
-            }
-        )
+    for i, (size, scores, checkpoint, mean, std) in enumerate(zip(*columns, strict=True)):
+        row = {"task": curve.task, "agent": curve.agent, "demos_from": curve.demos_from, "demos": size}
+        present = scores[np.isfinite(scores)]
+        row |= {"seeds": len(present), "checkpoint": int(checkpoint), "mean": float(mean), "std": float(std)}
+        row["low"], row["high"] = percentile_interval(replicates[:, i])
+        row |= dict.fromkeys(("iqm", "iqm_low", "iqm_high"), np.nan)
+        if len(present):
+            row["iqm"] = float(trim_mean(present, 0.25))
+            middles = trim_mean(resample(present, rng), 0.25, axis=-1)
+            row["iqm_low"], row["iqm_high"] = percentile_interval(middles)
+        rows.append(row)
     return rows

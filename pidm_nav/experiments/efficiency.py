@@ -13,8 +13,9 @@ A curve that falls again later has still reached the level. Curves count at thei
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,17 +26,20 @@ from pidm_nav.experiments.curves import Curve, Floats, bootstrap_curves, mean_cu
 Side = tuple[str, str]
 """One side of a ratio: an agent and where its demonstrations come from, such as ("pidm", "human")."""
 Bound = Literal["=", ">", "<", "?"]
+BOUNDS: dict[tuple[bool, bool], Bound] = {  # by whether the agent and the baseline reach the level
+    (True, True): "=",
+    (True, False): ">",
+    (False, True): "<",
+    (False, False): "?",
+}
 EFFICIENCY_LEVELS = (0.80, 0.90, 0.95)
 # Means of seeds carry rounding errors; without this a curve at exactly 90% could miss the 90% level.
 TOLERANCE = 1e-9
 
 
 def task_maximum(curves: Sequence[Curve]) -> float:
-    """Return the task's maximum performance: the highest mean over seeds of any curve, at any size."""
-    if len({curve.task for curve in curves}) != 1:
-        raise ValueError(f"curves of {sorted({c.task for c in curves})} have no common maximum; give one task")
-    means = np.concatenate([mean_curve(curve) for curve in curves])
-    return float(np.nanmax(means)) if np.isfinite(means).any() else np.nan
+    """Return the maximum performance of these curves' task: the highest mean over seeds of any, at any size."""
+    return float(np.fmax.reduce(np.concatenate([mean_curve(curve) for curve in curves])))
 
 
 def demos_needed(sizes: Sequence[int], curve: ArrayLike, level: ArrayLike) -> Floats:
@@ -63,7 +67,7 @@ class EfficiencyRatio:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% bootstrap interval over seeds; (nan, nan) when not bootstrapped."""
+        """The 95% bootstrap interval over seeds."""
         return percentile_interval(self.replicates)
 
     def __str__(self) -> str:
@@ -73,14 +77,7 @@ class EfficiencyRatio:
 
 
 def efficiency_ratio(
-    agent: Curve,
-    baseline: Curve,
-    level: float = 0.90,
-    *,
-    rng: np.random.Generator,
-    peers: Sequence[Curve] = (),
-    maximum: float | None = None,
-    repetitions: int = 2000,
+    agent: Curve, baseline: Curve, level: float = 0.90, *, rng: np.random.Generator, peers: Sequence[Curve] = ()
 ) -> EfficiencyRatio:
     """Return eta(level) with its bootstrap replicates.
 
@@ -90,72 +87,55 @@ def efficiency_ratio(
         level: the fraction c of the maximum to reach.
         rng: draws the bootstrap's seeds.
         peers: further curves of the task that count for its maximum.
-        maximum: a fixed maximum, such as 1.0 for all goals, instead of the highest point of the curves.
-        repetitions: number of bootstrap replicates; 0 for none.
     """
-    if not 0 < level <= 1:
-        raise ValueError(f"the level is {level}; give a fraction of the maximum in (0, 1]")
     curves = list({id(curve): curve for curve in (agent, baseline, *peers)}.values())
-    top = task_maximum(curves) if maximum is None else maximum
-    n_agent, n_baseline = (float(demos_needed(c.sizes, mean_curve(c), level * top)) for c in (agent, baseline))
-    value, bound = _ratio(n_agent, n_baseline, agent.sizes[-1], baseline.sizes[-1])
-    replicates = np.empty(0)
-    if repetitions:
-        means = {id(c): bootstrap_curves(c, rng, repetitions) for c in curves}
-        highest = np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)  # (repetitions,)
-        tops = level * (highest if maximum is None else np.full(repetitions, maximum))
-        below = demos_needed(agent.sizes, means[id(agent)], tops)
-        above = demos_needed(baseline.sizes, means[id(baseline)], tops)
-        replicates = np.where(np.isnan(above), np.inf, np.where(np.isnan(below), 0.0, above / below))
-        replicates[np.isnan(above) & np.isnan(below)] = np.nan
+    top = level * task_maximum(curves)
+    below, above = (float(demos_needed(c.sizes, mean_curve(c), top)) for c in (agent, baseline))
+    bound = BOUNDS[not np.isnan(below), not np.isnan(above)]
+    # a side that never reaches the level needs more than its largest measured size: that is the bound
+    least, most = (c.sizes[-1] if np.isnan(n) else n for c, n in ((agent, below), (baseline, above)))
+    value = np.nan if bound == "?" else most / least
+    means = {id(c): bootstrap_curves(c, rng) for c in curves}
+    tops = level * np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)  # (REPETITIONS,)
+    needed = [demos_needed(c.sizes, means[id(c)], tops) for c in (baseline, agent)]
+    never = np.isnan(needed)
+    replicates = np.select([never.all(axis=0), never[0], never[1]], [np.nan, np.inf, 0.0], needed[0] / needed[1])
     names = [f"{c.agent} ({c.demos_from})" for c in (agent, baseline)]
-    return EfficiencyRatio(agent.task, names[0], names[1], level, n_agent, n_baseline, value, bound, replicates)
-
-
-def _ratio(n_agent: float, n_baseline: float, last_agent: int, last_baseline: int) -> tuple[float, Bound]:
-    """Return the ratio, or the bound that the largest measured size gives when one side never reaches the level."""
-    if np.isnan(n_agent):
-        return (np.nan, "?") if np.isnan(n_baseline) else (n_baseline / last_agent, "<")
-    return (last_baseline / n_agent, ">") if np.isnan(n_baseline) else (n_baseline / n_agent, "=")
+    return EfficiencyRatio(agent.task, names[0], names[1], level, below, above, value, bound, replicates)
 
 
 def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
     """Return the paper's average over tasks: the arithmetic mean, which is a bound as soon as one ratio is."""
-    if not ratios:
-        raise ValueError("there are no efficiency ratios to average; give at least one task with both agents")
     bounds = {ratio.bound for ratio in ratios} - {"="}
     bound: Bound = "=" if not bounds else bounds.pop() if len(bounds) == 1 else "?"
     value = np.nan if bound == "?" else float(np.mean([ratio.value for ratio in ratios]))
     replicates = np.mean([ratio.replicates for ratio in ratios], axis=0)
-    first = ratios[0]
-    return EfficiencyRatio(
-        "average", first.agent, first.baseline, first.level, np.nan, np.nan, value, bound, replicates
-    )
+    average = replace(ratios[0], task="average", value=value, bound=bound, replicates=replicates)
+    return replace(average, demos_agent=np.nan, demos_baseline=np.nan)
+
+
+def paired(curves: Sequence[Curve], agent: Side, baseline: Side) -> dict[str, tuple[Curve, Curve]]:
+    """Return the curves of both sides for every task that has both."""
+    named = {(c.task, c.agent, c.demos_from): c for c in curves}
+    tasks = [task for task, *who in named if tuple(who) == agent and (task, *baseline) in named]
+    return {task: (named[(task, *agent)], named[(task, *baseline)]) for task in tasks}
 
 
 def efficiency_table(
-    curves: Sequence[Curve],
-    agent: Side,
-    baseline: Side,
-    *,
-    rng: np.random.Generator,
-    levels: Sequence[float] = EFFICIENCY_LEVELS,
-    repetitions: int = 2000,
+    curves: Sequence[Curve], agent: Side, baseline: Side, *, rng: np.random.Generator
 ) -> list[EfficiencyRatio]:
     """Return, for each level, the ratios of every task that has both curves, then their average.
 
     All curves on the demonstrations of either side count for the task's maximum.
     """
     table = []
-    named = {(c.task, c.agent, c.demos_from): c for c in curves}
-    tasks = [task for task, *who in named if tuple(who) == agent and (task, *baseline) in named]
-    for level in levels:
+    pairs = paired(curves, agent, baseline)
+    for level in EFFICIENCY_LEVELS if pairs else ():
         ratios = []
-        for task in tasks:
+        for task, pair in pairs.items():
             peers = [c for c in curves if c.task == task and c.demos_from in (agent[1], baseline[1])]
-            pair = named[(task, *agent)], named[(task, *baseline)]
-            ratios.append(efficiency_ratio(*pair, level, rng=rng, peers=peers, repetitions=repetitions))
-        table += [*ratios, average_ratio(ratios)] if ratios else []
+            ratios.append(efficiency_ratio(*pair, level, rng=rng, peers=peers))
+        table += [*ratios, average_ratio(ratios)]
     return table
 
 
@@ -174,7 +154,9 @@ def welch_tests(agent: Curve, baseline: Curve) -> list[dict[str, Any]]:
             if np.ptp(a) == np.ptp(b) == 0:  # no spread at all: t is +-infinite, or 0 for equal means
                 t, p = (0.0, 1.0) if difference == 0 else (np.copysign(np.inf, difference), 0.0)
             else:
-                result = ttest_ind(a, b, equal_var=False)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # of seeds that all reach nearly the same score
+                    result = ttest_ind(a, b, equal_var=False)
                 t, df, p = float(result.statistic), float(result.df), float(result.pvalue)
         rows.append({"task": agent.task, "demos": size, "difference": difference, "t": t, "df": df, "p": p})
     return rows

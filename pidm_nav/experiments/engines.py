@@ -14,14 +14,17 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from pidm_nav.console import printable
+
 Work = TypeVar("Work")
 Outcome = dict[str, Any]  # what the function returned, or {"error": ..., "traceback": ...}
-Runner = Callable[[Callable[[Work], Outcome], Sequence[Work]], Iterator[tuple[Work, Outcome]]]
+Outcomes = Generator[tuple[Work, Outcome], None, None]  # closing it ends the workers
+Runner = Callable[[Callable[[Work], Outcome], Sequence[Work]], Outcomes[Work]]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 RETRIES = 3  # how often a job whose Ray worker died is tried again
@@ -31,13 +34,12 @@ def attempt(function: Callable[[Work], Outcome], job: Work) -> Outcome:
     """Return what the function returns, or its error as an outcome."""
     try:
         return function(job)
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    except (Exception, SystemExit) as error:
+        told = "".join(traceback.format_exception_only(error)).strip()
+        return {"error": printable(told), "traceback": printable(traceback.format_exc())}
 
 
-def run_local(
-    function: Callable[[Work], Outcome], jobs: Sequence[Work], workers: int | None = None
-) -> Iterator[tuple[Work, Outcome]]:
+def run_local(function: Callable[[Work], Outcome], jobs: Sequence[Work], workers: int | None = None) -> Outcomes[Work]:
     """Run jobs in processes that are started once, each with one thread.
 
     When a process dies, nothing says which job did it, nor whether the others had begun: all that ran are tried
@@ -57,9 +59,8 @@ def run_local(
             if suspects and not running:
                 job, alone = suspects.popleft()
                 running[executor.submit(attempt, function, job)] = (job, alone + 1)
-            while waiting and not suspects and len(running) < workers:
-                if any(alone for _, alone in running.values()):
-                    break
+            tried_alone = any(alone for _, alone in running.values())
+            while waiting and not suspects and not tried_alone and len(running) < workers:
                 job = waiting.popleft()
                 running[executor.submit(attempt, function, job)] = (job, 0)
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -71,7 +72,8 @@ def run_local(
                     if alone < 2:
                         suspects.append((job, alone))
                         continue
-                    outcome = {"error": f"the worker process died again and again ({_first_line(error)})"}
+                    reason = str(error).strip().partition("\n")[0]
+                    outcome = {"error": printable(f"the worker process died again and again ({reason})")}
                 yield job, outcome
     finally:
         if executor is not None:
@@ -112,7 +114,7 @@ def run_ray(
     workers: int | None = None,
     address: str = "auto",
     cpus_per_job: float = 1.0,
-) -> Iterator[tuple[Work, Outcome]]:
+) -> Outcomes[Work]:
     """Run jobs as Ray tasks.
 
     Args:
@@ -127,8 +129,8 @@ def run_ray(
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
-    _connect(address, workers)
     try:
+        _connect(address, workers, cpus_per_job)
         task: Any = ray.remote(num_cpus=cpus_per_job, max_retries=RETRIES, retry_exceptions=False)(attempt)
         shared = ray.put(function)
         resources: Any = ray.cluster_resources
@@ -145,14 +147,14 @@ def run_ray(
                 try:
                     outcome = ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    died = f"the worker process died {RETRIES + 1} times"
-                    outcome = {"error": f"{died} ({type(error).__name__}: {_first_line(error)})"}
+                    reason = f"{type(error).__name__}: {str(error).strip()}".partition("\n")[0]
+                    outcome = {"error": printable(f"the worker process died {RETRIES + 1} times ({reason})")}
                 yield job, outcome
     finally:
         ray.shutdown()
 
 
-def _connect(address: str, workers: int | None) -> None:
+def _connect(address: str, workers: int | None, cpus_per_job: float) -> None:
     """Join the cluster, or start one on this machine."""
     import ray
 
@@ -165,8 +167,7 @@ def _connect(address: str, workers: int | None) -> None:
             if address != "auto":
                 raise OSError(f"no Ray cluster answers at '{address}': start one with `ray start --head`") from None
     ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    resources: Any = ray.cluster_resources
+    own = resources().get("CPU", 0)
+    if cpus_per_job > own:  # Ray would wait for a machine that is large enough
+        raise ValueError(f"a job reserves {cpus_per_job:g} processors, but Ray has {own:g} here: reserve fewer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pidm_nav.experiments.curves import Curve, mean_curve, std_curve
+from pidm_nav.experiments.curves import Curve, mean_curve, score_name, std_curve
 from pidm_nav.experiments.efficiency import demos_needed, task_maximum
 from pidm_nav.experiments.results import task_order
 from pidm_nav.plots import (
@@ -20,13 +20,16 @@ from pidm_nav.plots import (
     agent_title,
     demonstrator_color,
     demonstrator_title,
+    legend_entries,
     outside_legend,
     save_figure,
+    set_ticks,
     task_title,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 LEVEL = 0.90
 INK = "#010203"  # stands for the page's text color in its figures
@@ -62,102 +65,76 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
-    """One task's part of a figure."""
-
-    title: str
-    lines: tuple[Line, ...]
-
-    @property
-    def measure(self) -> str:
-        """What its vertical axis shows."""
-        return "goal ratio" if all(line.curve.is_share for line in self.lines) else "return"
-
-
-@dataclass(frozen=True, eq=False)
 class CurveFigure:
-    """One row of panels."""
+    """One row of panels, one for each task."""
 
     name: str  # the stem of its files
     caption: str
-    panels: tuple[Panel, ...]
+    lines: Sequence[Line]
 
     @property
-    def sizes(self) -> set[int]:
-        """All numbers of demonstrations on its axes."""
-        return {size for panel in self.panels for line in panel.lines for size in line.curve.sizes}
+    def panels(self) -> dict[str, list[Line]]:
+        """The lines of each task."""
+        tasks = task_order(line.curve.task for line in self.lines)
+        return {task: [line for line in self.lines if line.curve.task == task] for task in tasks}
 
     @property
     def legend(self) -> dict[str, Line]:
         """One line for each label."""
-        return {line.label: line for panel in self.panels for line in panel.lines}
+        return {line.label: line for line in self.lines}
 
 
-def agent_look(curve: Curve) -> tuple[str, str]:
-    """Return the label and the color of a curve where figures compare agents."""
-    return agent_title(curve.agent), agent_color(curve.agent)
+def compare_curves(curves: Sequence[Curve], peers: Sequence[Curve], by_demonstrator: bool = False) -> list[Line]:
+    """Make a line per curve, labeled and colored by agent or by demonstrator; the peers decide a task's maximum."""
+    lines = []
+    for curve in curves:
+        title, color = agent_title(curve.agent), agent_color(curve.agent)
+        if by_demonstrator:
+            title += f", {demonstrator_title(curve.demos_from)}"
+            color = demonstrator_color(curve.demos_from)
+        of_task = [peer for peer in peers if peer.task == curve.task]
+        level = LEVEL * task_maximum(of_task) if score_name(of_task) == "goal ratio" else np.nan
+        lines.append(Line(title, color, curve, float(demos_needed(curve.sizes, mean_curve(curve), level))))
+    return lines
 
 
-def demonstrator_look(curve: Curve) -> tuple[str, str]:
-    """Return the label and the color of a curve where figures compare demonstrations."""
-    return f"{agent_title(curve.agent)}, {demonstrator_title(curve.demos_from)}", demonstrator_color(curve.demos_from)
-
-
-def compare_curves(
-    curves: Sequence[Curve], peers: Sequence[Curve], look: Callable[[Curve], tuple[str, str]] = agent_look
-) -> tuple[Panel, ...]:
-    """Make a panel per task; the peers decide the task's maximum, and `look` gives a curve's label and color."""
-    panels = []
-    for task in task_order(curve.task for curve in curves):
-        own = [curve for curve in curves if curve.task == task]
-        is_share = all(curve.is_share for curve in own)
-        level = LEVEL * task_maximum([curve for curve in peers if curve.task == task]) if is_share else np.nan
-        lines = (Line(*look(c), c, float(demos_needed(c.sizes, mean_curve(c), level))) for c in own)
-        panels.append(Panel(task_title(task), tuple(lines)))
-    return tuple(panels)
-
-
-def compare_checkpoints(curves: Sequence[Curve]) -> tuple[Panel, ...]:
-    """Make a panel per task with every curve at its best checkpoint and at the end of training."""
-    panels = []
-    for task in task_order(curve.task for curve in curves):
-        lines: list[Line] = []
-        for curve in (curve for curve in curves if curve.task == task):
-            title, color = agent_look(curve)
-            lines.append(Line(f"{title}, best", color, curve))
-            lines.append(Line(f"{title}, last", color, curve.last(), dashed=True))
-        panels.append(Panel(task_title(task), tuple(lines)))
-    return tuple(panels)
+def compare_checkpoints(curves: Sequence[Curve]) -> list[Line]:
+    """Make two lines per curve: its best checkpoints and the end of training."""
+    lines = []
+    for curve in curves:
+        title, color = agent_title(curve.agent), agent_color(curve.agent)
+        lines += [Line(f"{title}, best", color, curve), Line(f"{title}, last", color, curve.last(), dashed=True)]
+    return lines
 
 
 def write_figure(figure: CurveFigure, folder: Path) -> None:
     """Write a figure as PNG and PDF."""
     import matplotlib
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     with matplotlib.rc_context(STYLE):
         count = len(figure.panels)
         size = (5.4, 3.6) if count == 1 else (2.7 * count + 0.3, 2.7)
         canvas = Figure(figsize=size, layout="constrained", dpi=200)
         axes = canvas.subplots(1, count, squeeze=False)[0]
-        for ax, panel in zip(axes, figure.panels, strict=True):
-            _draw_panel(ax, panel)
-        axes[0].set_ylabel(figure.panels[0].measure)
-        entries = [
-            Line2D([], [], color=line.color, linestyle="--" if line.dashed else "-", marker="o", ms=3, label=label)
-            for label, line in figure.legend.items()
-        ]
+        for ax, (task, lines) in zip(axes, figure.panels.items(), strict=True):
+            _draw_panel(ax, task, lines)
+        axes[0].set_ylabel(score_name(line.curve for line in next(iter(figure.panels.values()))))
+        entries: list[Line2D] = []
+        for label, line in figure.legend.items():
+            style = "--" if line.dashed else "-"
+            entries += legend_entries({label: line.color}, linestyle=style, linewidth=1.5, marker="o", markersize=3)
         outside_legend(canvas, entries, columns=6)
         for kind in ("png", "pdf"):
             save_figure(canvas, folder / f"{figure.name}.{kind}")
 
 
-def draw_svg(panel: Panel, name: str) -> str:
+def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
     """Draw a panel as an SVG element for the page, in the page's own colors and font.
 
     Args:
-        panel: what to draw.
+        task: what the panel is about.
+        lines: what to draw.
         name: a prefix for the ids in the element, which must be unique on the page.
     """
     import matplotlib
@@ -166,7 +143,7 @@ def draw_svg(panel: Panel, name: str) -> str:
     with matplotlib.rc_context(PAGE_STYLE):
         canvas = Figure(figsize=(3.4, 2.5), layout="constrained")
         ax = canvas.subplots()
-        _draw_panel(ax, panel)
+        _draw_panel(ax, task, lines)
         canvas.patch.set_visible(False)
         ax.patch.set_visible(False)
         for artist in canvas.findobj():
@@ -179,17 +156,17 @@ def draw_svg(panel: Panel, name: str) -> str:
     text = re.sub(r'(id="|href="#)', rf"\1{name}-", text)
     text = text.replace(INK, "currentColor")
     text = re.sub(r"(?<=[: ])#([0-9a-f]{6})", r"var(--c\1, #\1)", text)
-    for index, line in enumerate(panel.lines):  # what the page shows when a reader points at a line
+    for index, line in enumerate(lines):  # what the page shows when a reader points at a line
         mark = f'id="{name}-line-{index}">'
         text = text.replace(mark, f"{mark}<title>{escape(line.describe())}</title>")
-    label = escape(f"{panel.measure.capitalize()} on {panel.title} against the number of demonstrations")
+    measure = score_name(line.curve for line in lines).capitalize()
+    label = escape(f"{measure} on {task_title(task)} against the number of demonstrations")
     return re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{label}"', text)
 
 
-def _draw_panel(ax: Axes, panel: Panel) -> None:
+def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
     """Draw curves over a logarithmic axis: most happens below 10 demonstrations."""
-    sizes = sorted({size for line in panel.lines for size in line.curve.sizes})
-    for index, line in enumerate(panel.lines):
+    for index, line in enumerate(lines):
         mean, std = mean_curve(line.curve), np.nan_to_num(std_curve(line.curve))
         style = "--" if line.dashed else "-"
         ax.plot(line.curve.sizes, mean, style, marker="o", markersize=3, color=line.color, gid=f"line-{index}")
@@ -199,14 +176,12 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         if np.isfinite(line.needed):
             # lines at the same size take turns with their dots, so that none hides another
             ax.axvline(line.needed, linestyle=(1.8 * index, (1.2, 4.2)), color=line.color, linewidth=1.4)
-    ticks = visible_ticks(sizes)
     ax.set_xscale("log")
-    ax.set_xticks(ticks, labels=[str(size) for size in ticks])
-    ax.minorticks_off()
-    if panel.measure == "goal ratio":
+    set_ticks(ax.xaxis, visible_ticks(sorted({size for line in lines for size in line.curve.sizes})))
+    if score_name(line.curve for line in lines) == "goal ratio":
         ax.set_ylim(0, 1.03)
     ax.grid(axis="y", alpha=0.25, linewidth=0.6)
-    ax.set_title(panel.title, fontsize=10)
+    ax.set_title(task_title(task), fontsize=10)
     ax.set_xlabel("number of demonstrations")
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.console import Advance
 from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
+from pidm_nav.demos.traces import plot_traces
 from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
-from pidm_nav.experiments.sweep import EVALUATION_SEED, Sweep, run_sweep
+from pidm_nav.experiments.sweep import EVALUATION_SEED, TRAINED_WITH, Sweep, run_job, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
 from pidm_nav.rollout import evaluate
@@ -45,9 +47,6 @@ PANE = 400  # pixels of each agent's picture
 EVERY = 2  # steps per frame of the animation
 PAUSE = 24  # frames for which its end stays
 ENOUGH = 100  # gradient steps; a shorter trial run has learned nothing
-
-Advance = Callable[..., None]
-"""Called as advance(steps, note="...") whenever demonstrations were made or a training has ended."""
 
 
 @dataclass(frozen=True)
@@ -90,16 +89,19 @@ def check_folder(out: Path, force: bool) -> None:
     """Refuse, before any work is done, a folder that holds something else or cannot be written to."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"'{out}' is a file: choose another --out")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARK).is_file() and not force:
-        raise FileExistsError(f"'{out}' holds other things: choose another --out, or add --force to write among them")
     writable_folder(out)
+    others = (path for path in out.iterdir() if not path.name.startswith(".quickstart."))  # of one that was killed
+    if not force and not (out / MARK).is_file() and any(others):
+        raise FileExistsError(f"'{out}' holds other things: choose another --out, or add --force to write among them")
 
 
 def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> Report:
     """Make demonstrations, train, evaluate, draw and write everything; goes on where a stopped run was."""
     settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
     if (out / MARK).is_file() and read_json(out / MARK, "delete it to begin anew") != settings:
-        for name in ("sweeps", "demos", "agents"):  # of a quickstart with other settings
+        for kind in KINDS:  # what a quickstart with other settings made
+            (out / "demos" / f"{kind}.npz").unlink(missing_ok=True)
+        for name in ("sweeps", *(f"agents/{agent}" for agent in AGENTS)):
             shutil.rmtree(out / name, ignore_errors=True)
     write_json(out / MARK, settings, indent=1)
     demos = {kind: _make_demos(plan, kind, out / "demos" / f"{kind}.npz", advance) for kind in KINDS}
@@ -109,18 +111,19 @@ def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> 
             raise ValueError(f"{result.cell} failed: {result.error}")
         advance(1, note=f"{result.cell}: {result.score:.2f}")
 
-    runner = functools.partial(run_local, workers=workers)
     for kind in KINDS:
         run_sweep(
             plan.sweep(kind, out),
             out / "sweeps" / kind,
-            runner,
+            functools.partial(run_local, workers=workers),
             retry_failed=True,
             on_start=lambda _, done: advance(len(done)),
             on_result=tell,
         )
     animation = _animate(plan, out)
-    _draw_traces(demos, out / "traces.png")
+    figure = plot_traces({demonstrator_title(kind): dataset for kind, dataset in demos.items()})
+    figure.set_dpi(160)
+    save_figure(figure, out / "traces.png")
     report = _make_report(plan, animation, out)
     save_report(report, out)
     return report
@@ -134,14 +137,6 @@ def _make_demos(plan: Plan, kind: str, path: Path, advance: Advance) -> DemoData
     dataset = collect(make_expert(kind, plan.task), plan.task, plan.demos, made_by=kind, progress=advance)
     save_demos(dataset, path)
     return dataset
-
-
-def _draw_traces(demos: dict[str, DemoDataset], path: Path) -> None:
-    from pidm_nav.demos.traces import plot_traces
-
-    figure = plot_traces({demonstrator_title(kind): dataset for kind, dataset in demos.items()})
-    figure.set_dpi(160)
-    save_figure(figure, path)
 
 
 def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
@@ -162,14 +157,21 @@ def _animate(plan: Plan, out: Path) -> str:
 
     sweep, results = plan.sweep("human-like", out), read_results(out / "sweeps" / "human-like")[0]
     cells = [[Cell(seed, plan.task, plan.num_demos[-1], agent) for agent in AGENTS] for seed in range(plan.seeds)]
-    bc, pidm = (np.array([results[pair[side]].checkpoints[-1].goals for pair in cells]) for side in (0, 1))
+    goals = [[results[cell].checkpoints[-1].goals for cell in pair] for pair in cells]
+    if any(len(reached) != plan.episodes for pair in goals for reached in pair):
+        raise ValueError(f"the results in '{out / 'sweeps'}' were changed: delete that folder")
+    bc, pidm = np.array(goals).swapaxes(0, 1)  # (seeds, episodes) each
     seed, number = typical_pair(bc, pidm)
     films, counts = [], []
     for cell in cells[seed]:
         kept, folder = Path(str(sweep.keep_agents)) / cell.name, out / "agents" / cell.agent
-        if kept.is_dir():  # an earlier run has moved it already if not
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(kept, folder)
+        if not (kept / TRAINED_WITH).is_file() and not (folder / TRAINED_WITH).is_file():
+            run_job(sweep.job(cell))  # somebody has removed it
+        if (kept / TRAINED_WITH).is_file():  # if not, an earlier run has moved it
+            if (folder / TRAINED_WITH).is_file():
+                shutil.rmtree(folder)
+            folder.parent.mkdir(exist_ok=True)
+            kept.replace(folder)
         result = evaluate(load_agent(folder), plan.task, plan.episodes, EVALUATION_SEED)
         films.append(result.frames(number, PANE))
         counts.append(result.episodes[number].infos["goals_reached"])
@@ -177,10 +179,8 @@ def _animate(plan: Plan, out: Path) -> str:
     frames = []
     for step in [*range(longest), *[longest - 1] * (EVERY * PAUSE)]:
         now = [min(step, len(film) - 1) for film in films]  # the agent that is done waits
-        titles = [
-            f"{agent_title(agent)}: {count[at]} of {num_goals} goals"
-            for agent, count, at in zip(AGENTS, counts, now, strict=True)
-        ]
+        reached = [int(count[at]) for count, at in zip(counts, now, strict=True)]
+        titles = [f"{agent_title(agent)}: {n} of {num_goals} goals" for agent, n in zip(AGENTS, reached, strict=True)]
         frames.append(side_by_side([film[at] for film, at in zip(films, now, strict=True)], titles))
     write_video(frames, out / GIF, fps=30, every=EVERY)
     shutil.rmtree(str(sweep.keep_agents), ignore_errors=True)

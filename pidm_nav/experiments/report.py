@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -12,14 +13,14 @@ from typing import Any
 import msgspec
 
 from pidm_nav.experiments import figures, paper, tables
-from pidm_nav.experiments.curves import Curve
+from pidm_nav.experiments.curves import Curve, score_name
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
-from pidm_nav.experiments.figures import CurveFigure
+from pidm_nav.experiments.figures import LEVEL, CurveFigure
 from pidm_nav.experiments.results import (
     Cell,
     JobResult,
     Manifest,
-    agent_rank,
+    agent_order,
     make_curves,
     read_manifest,
     read_results,
@@ -29,7 +30,6 @@ from pidm_nav.experiments.tables import Table, Which
 from pidm_nav.files import writable_folder, write_json, write_rows, write_text
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
 
-HEADLINE = 0.90
 MAIN_TEXT = {
     "human": " The paper's main figure and Table 1.",
     "human-like": " As the paper's Table 1, with a scripted player in place of its human one.",
@@ -100,8 +100,9 @@ def make_report(folders: Sequence[Path]) -> Report:
     """Read folders that `pidm-nav sweep` wrote, and make their report."""
     curves: list[Curve] = []
     manifests: dict[str, Manifest] = {}
-    results: dict[str, list[JobResult]] = {}
+    results: list[JobResult] = []
     failed: dict[Cell, JobResult] = {}
+    summary = {}
     for folder in folders:
         manifest = read_manifest(folder)
         done, errors = read_results(folder)
@@ -110,17 +111,15 @@ def make_report(folders: Sequence[Path]) -> Report:
             raise ValueError(f"'{folder}' is the second folder of {label} demonstrations: join their jobs in one")
         if not done:
             raise ValueError(f"'{folder}' holds no finished job: let the sweep run first")
-        manifests[label], results[label] = manifest, [done[cell] for cell in sorted(done)]
+        manifests[label] = manifest
+        own = [done[cell] for cell in sorted(done)]
+        results += own
         failed |= errors
         curves += make_curves(done, label)
+        summary[label] = {"manifest": msgspec.to_builtins(manifest), "jobs": [_brief(result) for result in own]}
     sections = _sections(curves, manifests)
-    summary = {
-        label: {"manifest": msgspec.to_builtins(manifest), "jobs": [_brief(result) for result in results[label]]}
-        for label, manifest in manifests.items()
-    }
-    facts = _facts(curves, manifests, [result for each in results.values() for result in each])
     headlines = [section.headline for section in sections if section.headline is not None]
-    return Report(headlines, sections, facts, curves, summary, failed)
+    return Report(headlines, sections, _facts(curves, manifests, results), curves, summary, failed)
 
 
 def _brief(result: JobResult) -> dict[str, Any]:
@@ -133,17 +132,19 @@ def _brief(result: JobResult) -> dict[str, Any]:
 
 
 def _compare(
-    curves: Sequence[Curve], figure: CurveFigure, sides: tuple[Side, Side] | None = None, which: Which = "best"
+    title: str, text: str, figure: CurveFigure, curves: Sequence[Curve], sides: tuple[Side, Side], which: Which = "best"
 ) -> Section:
-    """Make a section without a title of a figure, and of the ratios of one side over the other."""
-    shown = [figure] if len(figure.sizes) > 1 else []  # one number of demonstrations makes no curve
-    found = tables.ratio_table(curves, *sides, which) if sides else None
-    if sides is None or found is None:
-        return Section("", figures=shown)
+    """Make a section of a figure and of the ratios of one side over the other."""
+    sizes = {size for line in figure.lines for size in line.curve.sizes}
+    shown = [figure] if len(sizes) > 1 else []  # one number of demonstrations makes no curve
+    found = tables.ratio_table(curves, *sides, which)
+    if found is None:
+        return Section(title, text, figures=shown)
+    section = Section(title, text, figures=shown, tables=[found[0]])
     if which == "last":
-        return Section("", figures=shown, tables=[found[0]])
-    folded = tables.welch_tables(curves, *sides)
-    return Section("", figures=shown, tables=[found[0]], folded=folded, headline=_headline(found[1], *sides))
+        return section
+    tests = tables.welch_table(curves, *sides)
+    return replace(section, folded=[tests] if tests else [], headline=_headline(found[1], *sides))
 
 
 def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Section]:
@@ -151,41 +152,38 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
     seeds = max(curve.scores.shape[1] for curve in curves)
     best = "Best checkpoint. " if any(curve.scores.shape[2] > 1 for curve in curves) else ""
     caption = (
-        f"{best}Lines and shading are the mean goal ratio and its standard deviation over {seeds} seeds; "
+        f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over {seeds} seeds; "
         "dotted lines show where a curve reaches 90% of the task's maximum."
     )
     by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
     for label, own in by_label.items():
         words = f"{demonstrator_title(label)} demonstrations"
+        lines = figures.compare_curves(own, own)
+        both = [line for line in lines if line.curve.agent in ("bc", "pidm")]
         text = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '')}"
-        panels = figures.compare_curves([curve for curve in own if curve.agent in ("bc", "pidm")], own)
-        section = _compare(
-            curves, CurveFigure(f"efficiency-{label}", caption, panels), (("pidm", label), ("bc", label))
-        )
-        yield replace(section, title=f"PIDM against BC on {words}", text=text)
-        others, panels = {curve.agent for curve in own} - {"bc", "pidm"}, figures.compare_curves(own, own)
+        figure = CurveFigure(f"efficiency-{label}", caption, both)
+        yield _compare(f"PIDM against BC on {words}", text, figure, curves, (("pidm", label), ("bc", label)))
+        others = {curve.agent for curve in own} - {"bc", "pidm"}
         if others == {"retrieval-bc"}:
             text = "Does copying the action of the nearest state explain PIDM's gain? The paper's Appendix E."
             sides = ("pidm", label), ("retrieval-bc", label)
-            section = _compare(curves, CurveFigure(f"retrieval-{label}", caption, panels), sides)
-            yield replace(section, title=f"Against retrieval BC on {words}", text=text)
+            figure = CurveFigure(f"retrieval-{label}", caption, lines)
+            yield _compare(f"Against retrieval BC on {words}", text, figure, curves, sides)
         elif others:
-            yield Section(f"All agents on {words}", figures=[CurveFigure(f"agents-{label}", caption, panels)])
+            yield Section(f"All agents on {words}", figures=[CurveFigure(f"agents-{label}", caption, lines)])
     for label in (label for label in by_label if label != paper.ASTAR and paper.ASTAR in by_label):
         text = "A planner that always acts alike makes the future easier to predict: the paper's Appendix D."
         pidm = [curve for curve in curves if curve.agent == "pidm"]
-        panels = figures.compare_curves(pidm, curves, figures.demonstrator_look)
-        sides = ("pidm", paper.ASTAR), ("pidm", label)
-        section = _compare(curves, CurveFigure("demonstrations", caption, panels), sides)
-        yield replace(section, title=f"A* against {demonstrator_title(label)} demonstrations", text=text)
+        figure = CurveFigure("demonstrations", caption, figures.compare_curves(pidm, curves, by_demonstrator=True))
+        title = f"A* against {demonstrator_title(label)} demonstrations"
+        yield _compare(title, text, figure, curves, (("pidm", paper.ASTAR), ("pidm", label)))
     caption = "Solid: for each point the checkpoint with the highest mean. Dashed: the end of training."
     for label, own in by_label.items():
         title = f"Best against last checkpoint on {demonstrator_title(label)} demonstrations"
         text = "Does choosing the best checkpoint decide the result? The paper's Appendix C.3."
         if several := [curve for curve in own if curve.scores.shape[2] > 1]:
             figure = CurveFigure(f"best-last-{label}", caption, figures.compare_checkpoints(several))
-            section = _compare(curves, figure, (("pidm", label), ("bc", label)), "last")
-            yield replace(section, title=title, text=text)
+            yield _compare(title, text, figure, curves, (("pidm", label), ("bc", label)), "last")
 
 
 def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> list[Section]:
@@ -204,7 +202,7 @@ def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> lis
 
 def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
     """Say the average eta(90%) in words."""
-    average = next(r for r in ratios if r.task == "average" and r.level == HEADLINE)
+    average = next(r for r in ratios if r.task == "average" and r.level == LEVEL)
     printed = paper.TABLES.get((tables.paper_side(agent), tables.paper_side(baseline)))
     value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
@@ -213,7 +211,7 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
     else:
         who = f"{demonstrator_title(baseline[1])} as {demonstrator_title(agent[1])} demonstrations"
         other = agent_title(agent[0])
-    note = f"paper: {printed.average[HEADLINE]:.3g}×" if printed else "not in the paper"
+    note = f"paper: {printed.ratios[LEVEL][-1]:.3g}×" if printed else "not in the paper"
     return Headline(value, f"as many {who} to reach 90% ({other})", note)
 
 
@@ -224,14 +222,13 @@ def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: 
     sizes = sorted({size for curve in curves for size in curve.sizes})
     presets = dict.fromkeys(manifest.preset for manifest in manifests.values())
     steps = sorted({config["steps"] for manifest in manifests.values() for config in manifest.training.values()})
-    agents = sorted({curve.agent for curve in curves}, key=agent_rank)
     checkpoints = max(curve.scores.shape[2] for curve in curves)
     states = len({result.code for result in results})
     mixed = f"; the jobs were run with {states} different states of the code" if states > 1 else ""
     return {
         "Jobs": f"{len(results)}, {sum(result.seconds or 0 for result in results) / 3600:.1f} core hours",
         "Tasks": ", ".join(map(task_title, task_order(curve.task for curve in curves))),
-        "Agents": ", ".join(map(agent_title, agents)),
+        "Agents": ", ".join(map(agent_title, agent_order(curve.agent for curve in curves))),
         "Demonstrations": ", ".join(map(demonstrator_title, manifests)),
         "Numbers of demonstrations": ", ".join(map(str, sizes)),
         "Seeds": f"{', '.join(map(str, seeds))}: each draws the demonstrations (for all agents), weights and batches",
@@ -250,10 +247,16 @@ def render(template: str, **content: Any) -> str:
         return f"data:image/{path.suffix[1:]};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
     def draw(figure: CurveFigure) -> list[Markup]:
-        return [Markup(figures.draw_svg(panel, f"{figure.name}-{index}")) for index, panel in enumerate(figure.panels)]
+        panels = enumerate(figure.panels.items())
+        return [Markup(figures.draw_svg(*panel, f"{figure.name}-{index}")) for index, panel in panels]
 
     text = (files("pidm_nav.experiments") / template).read_text(encoding="utf-8")
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=template.endswith(".html"), keep_trailing_newline=True, **options)
-    environment.filters |= {"embed": embed, "draw": draw}
+    environment.filters |= {"embed": embed, "draw": draw, "plain": _plain}
     return environment.from_string(text).render(**content)
+
+
+def _plain(text: str) -> str:
+    """Return a text as one line of Markdown that shows it as it is."""
+    return re.sub(r"([\\`*_\[\]<>#|~&])", r"\\\1", " ".join(text.split()))

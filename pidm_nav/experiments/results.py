@@ -8,10 +8,11 @@ results/
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,17 +21,20 @@ import msgspec
 
 from pidm_nav.demos.dataset import Summary
 from pidm_nav.experiments.curves import Curve
-from pidm_nav.files import writable_folder, write_json
+from pidm_nav.files import only_writer, writable_folder, write_json
 from pidm_nav.tasks import TASKS
 
-FORMAT = 1
 MANIFEST = "manifest.json"
 JOINED = ("agents", "training", "demos")  # parts of the manifest that more tasks and agents may join later
 JOBS = "jobs"
-AGENT_ORDER = ("bc", "retrieval-bc", "pidm")
-PLAIN_NAME = r"^[^\W_][\w.-]*$"  # labels and agents' names become parts of file names
+PLAIN_NAME = r"^[^\W_][\w.+-]{0,99}\Z"  # labels and agents' names become parts of file names
 
 PlainName = Annotated[str, msgspec.Meta(pattern=PLAIN_NAME)]
+TaskName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w./:-]{0,199}\Z")]  # one of ours or a Gymnasium id
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Number = Annotated[float, msgspec.Meta(ge=-1e100, le=1e100)]  # its square is finite, too
 Document = TypeVar("Document")
 
 
@@ -56,13 +60,13 @@ class Cell:
 class Checkpoint(msgspec.Struct, kw_only=True):
     """Scores of one agent after some steps of training, means over its episodes."""
 
-    step: int = 0
-    goal_ratio: float
-    success: float = 0.0
-    length: float = 0.0
-    goals: list[int] = []  # goals reached in each episode
-    mean_return: float | msgspec.UnsetType = msgspec.UNSET  # the score, where the environment tells of no success
-    extra: dict[str, float] | msgspec.UnsetType = msgspec.UNSET  # what the sweep's `measure` returned
+    step: Count = 0
+    goal_ratio: Share
+    success: Share = 0.0
+    length: Number = 0.0
+    goals: list[Count] = []  # goals reached in each episode
+    mean_return: Number | msgspec.UnsetType = msgspec.UNSET  # the score, where the environment tells of no success
+    extra: dict[str, Number] | msgspec.UnsetType = msgspec.UNSET  # what the sweep's `measure` returned
 
     @property
     def score(self) -> float:
@@ -73,15 +77,15 @@ class Checkpoint(msgspec.Struct, kw_only=True):
 class JobResult(msgspec.Struct, omit_defaults=True):
     """One job's file: its cell, and either the scores of its checkpoints or its error."""
 
-    task: str
+    task: TaskName
     agent: PlainName
-    demos: int
-    seed: int
+    demos: Positive
+    seed: Count
     identity: str = ""  # of the configuration: see `identity`
     version: str | None = None
     code: str | None = None  # hash of the package's source code
     checkpoints: list[Checkpoint] = []
-    seconds: float | None = None
+    seconds: Number | None = None
     error: str | None = None
     traceback: str | None = None
 
@@ -89,6 +93,11 @@ class JobResult(msgspec.Struct, omit_defaults=True):
     def cell(self) -> Cell:
         """What the job is about."""
         return Cell(self.seed, self.task, self.demos, self.agent)
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.cell.name}.json" if self.error is None else f"{self.cell.name}.error.json"
 
     @property
     def score(self) -> float:
@@ -107,8 +116,8 @@ class Demos(Summary):
 class Evaluation(msgspec.Struct, omit_defaults=True):
     """How every agent of a sweep is rolled out."""
 
-    episodes: int
-    seed: int
+    episodes: Positive
+    seed: Count
     env_kwargs: dict[str, Any] = {}
 
 
@@ -116,14 +125,21 @@ class Manifest(msgspec.Struct):
     """Everything that decides the results of a sweep."""
 
     format: Literal[1]
-    version: str
-    torch: str
+    version: PlainName
+    torch: PlainName
     demos_from: PlainName
-    preset: str
+    preset: PlainName
     evaluation: Evaluation
-    agents: dict[str, dict[str, Any]]
+    agents: dict[PlainName, dict[str, Any]]
     training: dict[str, dict[str, Any]]  # "task/agent" -> its configuration
-    demos: dict[str, Demos]
+    demos: dict[TaskName, Demos]
+
+    def __post_init__(self) -> None:
+        # fails where values are nested less deeply than what cannot be compared or written
+        copy.deepcopy([self.evaluation.env_kwargs, self.agents, self.training])
+        for name, settings in self.training.items():
+            if type(settings.get("steps")) is not int:
+                raise ValueError(f"the training of {name} has no number of steps")
 
 
 def _read(path: Path, kind: type[Document], otherwise: str) -> Document:
@@ -148,23 +164,23 @@ def identity(manifest: Manifest, cell: Cell) -> str:
 def open_folder(folder: Path, manifest: Manifest) -> Manifest:
     """Make a sweep's folder, or join the one that is there if it holds the same configuration."""
     writable_folder(folder / JOBS)
-    if not (folder / MANIFEST).exists():
-        if any((folder / JOBS).glob("*.json")):
+    path = folder / MANIFEST
+    with only_writer(path, "try again when it is done", wait=True):
+        if not path.exists() and any((folder / JOBS).glob("[!.]*.json")):
             raise ValueError(
                 f"'{folder}' holds results but no {MANIFEST} that says how they were made: choose another --out"
             )
-        write_json(folder / MANIFEST, msgspec.to_builtins(manifest), indent=1)
-        return manifest
-    before, now = (msgspec.to_builtins(each) for each in (read_manifest(folder), manifest))
-    if found := _difference(before, now):
-        place, old, new = found
-        raise ValueError(
-            f"'{folder}' holds results made with {place} {old}, not {new}: "
-            "choose another --out, or the same settings to go on"
-        )
-    merged = {**before, **{part: {**before[part], **now[part]} for part in JOINED}}
-    if merged != before:
-        write_json(folder / MANIFEST, merged, indent=1)
+        there = read_manifest(folder) if path.exists() else manifest
+        before, now = msgspec.to_builtins(there), msgspec.to_builtins(manifest)
+        if found := _difference(before, now):
+            place, old, new = found
+            raise ValueError(
+                f"'{folder}' holds results made with {place} {old}, not {new}: "
+                "choose another --out, or the same settings to go on"
+            )
+        merged = {**before, **{part: {**before[part], **now[part]} for part in JOINED}}
+        if merged != before or not path.exists():
+            write_json(path, merged, indent=1)
     return msgspec.convert(merged, Manifest)
 
 
@@ -191,12 +207,9 @@ def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | N
 
 def write_result(folder: Path, result: JobResult) -> None:
     """Write a job's scores, or its error; a success replaces an earlier failure."""
-    failed = folder / JOBS / f"{result.cell.name}.error.json"
-    if result.error is not None:
-        write_json(failed, msgspec.to_builtins(result))
-    else:
-        write_json(folder / JOBS / f"{result.cell.name}.json", msgspec.to_builtins(result))
-        failed.unlink(missing_ok=True)
+    write_json(folder / JOBS / result.file_name, msgspec.to_builtins(result))
+    if result.error is None:
+        (folder / JOBS / f"{result.cell.name}.error.json").unlink(missing_ok=True)
 
 
 def read_results(folder: Path) -> tuple[dict[Cell, JobResult], dict[Cell, JobResult]]:
@@ -206,14 +219,14 @@ def read_results(folder: Path) -> tuple[dict[Cell, JobResult], dict[Cell, JobRes
     failed: dict[Cell, JobResult] = {}
     for path in sorted((folder / JOBS).glob("[!.]*.json")):
         result = _read(path, JobResult, "is not a result of this sweep: delete it")
+        if path.name != result.file_name or not (result.checkpoints or result.error):
+            raise ValueError(f"'{path}' does not hold the result that its name says: delete it")
         if result.error is not None:
             failed[result.cell] = result
-            continue
-        if result.identity != identity(manifest, result.cell):
+        elif result.identity == identity(manifest, result.cell):
+            done[result.cell] = result
+        else:
             raise ValueError(f"'{path}' was made with another configuration than {MANIFEST} says: delete it")
-        if not result.checkpoints:
-            raise ValueError(f"'{path}' is not a result of this sweep: delete it")
-        done[result.cell] = result
     return done, {cell: result for cell, result in failed.items() if cell not in done}
 
 
@@ -226,17 +239,20 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
     return [
         Curve.from_cells(task, agent, demos_from, groups[task, agent])
         for task in task_order(task for task, _ in groups)
-        for agent in sorted({a for _, a in groups}, key=agent_rank)
+        for agent in agent_order(agent for _, agent in groups)
         if (task, agent) in groups
     ]
 
 
-def agent_rank(agent: str) -> tuple[int, str]:
-    """Return a key that sorts agents as tables show them."""
-    return (AGENT_ORDER.index(agent) if agent in AGENT_ORDER else len(AGENT_ORDER), agent)
+def agent_order(agents: Iterable[str]) -> list[str]:
+    """Return each agent once: the paper's first, then others by name."""
+    return _ordered(agents, ("bc", "retrieval-bc", "pidm"))
 
 
 def task_order(tasks: Iterable[str]) -> list[str]:
     """Return each task once: ours in the order of the registry, then others by name."""
-    order = list(TASKS)
-    return sorted(set(tasks), key=lambda task: (order.index(task) if task in order else len(order), task))
+    return _ordered(tasks, tuple(TASKS))
+
+
+def _ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
+    return sorted(set(names), key=lambda name: (first.index(name) if name in first else len(first), name))

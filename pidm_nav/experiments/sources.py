@@ -52,7 +52,8 @@ def _inside(folder: Path) -> list[str]:
         raise FileNotFoundError(f"there is no folder '{folder}': --demos-from takes {known} or a folder")
     if any(folder.glob("*_trajectory_data.npz")):
         return [str(folder)]
-    inside = [path for path in sorted(folder.iterdir()) if path.suffix == ".npz" or path.is_dir()]
+    visible = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    inside = [path for path in visible if path.suffix == ".npz" or path.is_dir()]
     if not inside:
         raise FileNotFoundError(f"folder '{folder}' holds no demonstrations: it needs a .npz file for each task")
     return [str(path) for path in inside]

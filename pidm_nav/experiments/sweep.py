@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import hashlib
+import itertools
 import json
 import re
 import time
@@ -27,11 +29,21 @@ from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.files import write_text
 from pidm_nav.rollout import EvalResult, evaluate
+from pidm_nav.tasks import find_task
 
 if TYPE_CHECKING:
     from pidm_nav.agents import NavPolicy, Preset
 
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
+TRAINED_WITH = "trained_with.txt"  # in a kept agent's folder: the mark of what it was trained with
+LIMITS: dict[str, tuple[float, float]] = {
+    "num_demos": (1, 1_000_000),
+    "seeds": (1, 10_000),
+    "first_seed": (0, 2**31),
+    "steps": (1, 1_000_000_000),
+    "episodes": (1, 10_000),
+    "checkpoint_fractions": (1e-9, 1),
+}
 
 
 def _listed(convert: Callable[[str], Any], example: str) -> PrimitiveConstructorSpec[Any]:
@@ -105,13 +117,12 @@ class Sweep:
         for name, values in (("--agents", self.agents), ("--num-demos", self.num_demos)):
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} is '{','.join(map(str, values))}': give at least one value, each once")
-        if min(*self.num_demos, self.seeds, self.episodes) < 1:
-            raise ValueError("numbers of demonstrations, seeds and episodes must be at least 1")
-        if self.first_seed < 0:
-            raise ValueError(f"--first-seed is {self.first_seed}: seeds are 0 or more")
-        if any(not 0 < fraction <= 1 for fraction in self.checkpoint_fractions):
-            given = ",".join(map(str, self.checkpoint_fractions))
-            raise ValueError(f"--checkpoint-fractions is '{given}': give fractions of the training such as 0.1,0.5")
+        for name, (least, most) in LIMITS.items():
+            given = getattr(self, name)
+            for number in given if isinstance(given, tuple) else (given,):
+                if number is not None and not least <= number <= most:
+                    option = name.replace("_", "-")
+                    raise ValueError(f"--{option} is given {number}: choose from {least:,} to {most:,}")
         for name in (*self.agents, *([] if self.label is None else [self.label])):
             if not re.search(results.PLAIN_NAME, name):
                 raise ValueError(f"'{name}' cannot be part of a file's name: use letters, digits, '-', '_' and '.'")
@@ -120,6 +131,7 @@ class Sweep:
     def _found(self) -> tuple[dict[str, DemoDataset], str]:
         datasets, label = find_demos(self.tasks, self.demos, self.demos_from)
         for task, dataset in datasets.items():
+            find_task(task)  # refuses one that nobody can make
             if len(dataset) < max(self.num_demos):
                 raise ValueError(
                     f"there are {len(dataset)} demonstrations of {task}, but --num-demos asks for "
@@ -169,16 +181,19 @@ class Sweep:
 
         agents = {name: asdict(AGENTS[self.variant(name).agent].config_class()) for name in self.agents}
         training = {}
-        for task in self.datasets:
-            for name in self.agents:
-                settings, adapt = self.settings(task, name), self.variant(name).adapt
-                training[f"{task}/{name}"] = asdict(settings.training)
-                if asdict(settings.options) != agents[name]:
-                    training[f"{task}/{name}"] |= {"options": asdict(settings.options)}
-                if adapt is not None:
-                    training[f"{task}/{name}"] |= {"adapt": adapt.__name__}
+        for task, name in itertools.product(self.datasets, self.agents):
+            settings, adapt = self.settings(task, name), self.variant(name).adapt
+            own = training[f"{task}/{name}"] = asdict(settings.training)
+            if asdict(settings.options) != agents[name]:
+                own["options"] = asdict(settings.options)
+            if adapt is not None:
+                own["adapt"] = adapt.__name__
+        demos = {}
+        for task, dataset in self.datasets.items():
+            made_by = str(dataset.source.get("made_by", "unknown"))
+            demos[task] = {**asdict(dataset.summary()), "made_by": made_by, "sha256": dataset.sha256}
         content = {
-            "format": results.FORMAT,
+            "format": 1,
             "version": pidm_nav.__version__,
             "torch": str(torch.__version__),
             "demos_from": self.demos_label,
@@ -186,7 +201,7 @@ class Sweep:
             "evaluation": results.Evaluation(self.episodes, EVALUATION_SEED, dict(self.env_kwargs)),
             "agents": agents,
             "training": training,
-            "demos": {task: _describe(dataset) for task, dataset in self.datasets.items()},
+            "demos": demos,
         }
         return msgspec.json.decode(msgspec.json.encode(content), type=Manifest)
 
@@ -217,14 +232,8 @@ class Job:
 
 def code_hash() -> str:
     """Return a short hash of the package's source code: a version under development has many states."""
-    root = Path(pidm_nav.__file__).parent
-    sources = sorted(glob.glob(f"{root}/**/*.py", recursive=True))
+    sources = sorted(glob.glob(f"{Path(pidm_nav.__file__).parent}/**/*.py", recursive=True))  # follows links
     return hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()[:12]
-
-
-def _describe(dataset: DemoDataset) -> results.Demos:
-    made_by = str(dataset.source.get("made_by", "unknown"))
-    return results.Demos(made_by=made_by, **asdict(dataset.summary()), sha256=dataset.sha256)
 
 
 def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
@@ -264,7 +273,9 @@ def run_job(job: Job) -> Outcome:
         checkpoints.append(checkpoint)
 
     _train(job, score)
-    return {"checkpoints": msgspec.to_builtins(checkpoints), "seconds": round(time.perf_counter() - began, 2)}
+    scores = msgspec.to_builtins(checkpoints)
+    msgspec.convert(scores, list[Checkpoint])  # a score that is not finite fails this job, not the reading of all
+    return {"checkpoints": scores, "seconds": round(time.perf_counter() - began, 2)}
 
 
 def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
@@ -274,7 +285,7 @@ def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     variant, training = job.sweep.variant(job.cell.agent), job.settings.training
     made_with = [pidm_nav.__version__, variant.agent, asdict(job.settings), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
-    note = None if job.keep is None else job.keep / "trained_with.txt"
+    note = None if job.keep is None else job.keep / TRAINED_WITH
     if note is not None and not training.checkpoints and note.exists() and note.read_text() == mark:
         score(training.steps, load_agent(note.parent))
     elif variant.trained_as is not None:
@@ -315,14 +326,17 @@ def run_sweep(
     cells = [cell for cell in own if cell not in done and (retry_failed or cell not in failed)]
     if on_start:
         on_start(len(cells), done)
+    if not cells:
+        return done
     origin = {"version": pidm_nav.__version__, "code": code_hash()}
-    jobs = [sweep.job(cell) for cell in cells]
-    for job, outcome in runner(run_job, jobs) if jobs else ():
-        content = {**asdict(job.cell), "identity": results.identity(manifest, job.cell), **origin, **outcome}
-        result = msgspec.convert(content, JobResult)
-        results.write_result(folder, result)
-        if result.error is None:
-            done[job.cell] = result
-        if on_result:
-            on_result(result)
+    # closing the engine ends its workers also where a result cannot be written
+    with contextlib.closing(runner(run_job, [sweep.job(cell) for cell in cells])) as outcomes:
+        for job, outcome in outcomes:
+            content = {**asdict(job.cell), "identity": results.identity(manifest, job.cell), **origin, **outcome}
+            result = msgspec.convert(content, JobResult)
+            results.write_result(folder, result)
+            if result.error is None:
+                done[job.cell] = result
+            if on_result:
+                on_result(result)
     return done

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from pidm_nav.experiments import paper
-from pidm_nav.experiments.curves import Curve, mean_curve, summarize
-from pidm_nav.experiments.efficiency import EfficiencyRatio, Side, efficiency_table, welch_tests
+from pidm_nav.experiments.curves import Curve, mean_curve, score_name, summarize
+from pidm_nav.experiments.efficiency import (
+    EFFICIENCY_LEVELS,
+    EfficiencyRatio,
+    Side,
+    efficiency_table,
+    paired,
+    welch_tests,
+)
 from pidm_nav.experiments.results import Manifest, task_order
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
 from pidm_nav.tasks import PAPER_TASKS
@@ -30,18 +35,8 @@ class Table:
     title: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
-    note: str = ""
-    records: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if not self.records:
-            self.records.extend(dict(zip(self.header, row, strict=True)) for row in self.rows)
-
-    @property
-    def kinds(self) -> list[str]:
-        """For each row, whether it shows the paper's numbers ("paper") or is followed by such a row ("above")."""
-        is_paper = [row[0].startswith(PAPER) for row in self.rows] + [False]
-        return ["paper" if own else "above" if below else "" for own, below in itertools.pairwise(is_paper)]
+    note: str
+    records: list[dict[str, Any]]
 
 
 def paper_side(side: Side) -> Side:
@@ -58,21 +53,21 @@ def ratio_table(
     ratios = efficiency_table(curves, agent, baseline, rng=np.random.default_rng(0))
     if not ratios:
         return None
-    tasks = list(dict.fromkeys(ratio.task for ratio in ratios if ratio.task != "average"))
+    pairs = paired(curves, agent, baseline)
+    tasks = list(pairs)
     printed = paper.TABLES.get((paper_side(agent), paper_side(baseline)))
     names = [f"{agent_title(who)} ({demonstrator_title(label)})" for who, label in (agent, baseline)]
     rows: list[tuple[str, ...]] = []
-    for side, name in zip((baseline, agent), names[::-1], strict=True):
-        rows += _maximum_rows(curves, side, name, tasks)
+    for index, side in ((1, baseline), (0, agent)):
+        highest = (f"{np.nanmax(mean_curve(pair[index])):.2f}" for pair in pairs.values())
+        rows.append((f"max {names[index]}", *highest, NONE))
+        rows += _paper_rows("max", [*_paper_numbers(paper.MAXIMUM.get(paper_side(side)), tasks)[:-1], np.nan], ".2f")
     records = []
-    for level in dict.fromkeys(ratio.level for ratio in ratios):
+    for level in EFFICIENCY_LEVELS:
         own = [ratio for ratio in ratios if ratio.level == level]
+        shown = _paper_numbers(printed and printed.ratios[level], tasks)
         rows.append((f"η({level:.0%})", *map(ratio_text, own)))
-        shown = _paper_row(printed.ratios[level] if printed else None, tasks)
-        if printed and len(tasks) == len(printed.ratios[level]):
-            shown[-1] = printed.average[level]
-        if np.isfinite(shown).any():
-            rows.append((f"{PAPER} η({level:.0%})", *(NONE if np.isnan(value) else f"{value:.3g}" for value in shown)))
+        rows += _paper_rows(f"η({level:.0%})", shown, ".3g")
         records += [_record(ratio, which, value) for ratio, value in zip(own, shown, strict=True)]
     note = (
         f"η(c) is how many times more demonstrations {names[1]} needs to reach c of the task's maximum; "
@@ -84,21 +79,18 @@ def ratio_table(
     return Table(name, f"{names[0]} over {names[1]}", header, rows, note, records), ratios
 
 
-def _maximum_rows(curves: Sequence[Curve], side: Side, name: str, tasks: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return rows with the highest mean goal ratio of each task, ours and the paper's."""
-    own = {curve.task: curve for curve in curves if (curve.agent, curve.demos_from) == side}
-    rows = [(f"max {name}", *(f"{np.nanmax(mean_curve(own[task])):.2f}" for task in tasks), NONE)]
-    printed = _paper_row(paper.MAXIMUM.get(paper_side(side)), tasks)[:-1]
-    if np.isfinite(printed).any():
-        rows.append((f"{PAPER} max", *(NONE if np.isnan(value) else f"{value:.2f}" for value in printed), NONE))
-    return rows
-
-
-def _paper_row(printed: paper.Row | None, tasks: Sequence[str]) -> list[float]:
-    """Return the paper's numbers of these tasks and their mean; nan where the paper has none."""
-    by_task = dict(zip(PAPER_TASKS, printed, strict=True)) if printed else {}
+def _paper_numbers(printed: paper.Row | None, tasks: Sequence[str]) -> list[float]:
+    """Return the paper's numbers of these tasks and their average; nan where the paper has none."""
+    by_task = dict(zip(PAPER_TASKS, printed or (), strict=False))
     row = [by_task.get(task, np.nan) for task in tasks]
-    return [*row, float(np.mean(row))]
+    return [*row, printed[-1] if printed and set(tasks) == set(PAPER_TASKS) else float(np.mean(row))]
+
+
+def _paper_rows(name: str, numbers: Sequence[float], form: str) -> list[tuple[str, ...]]:
+    """Return a row with the paper's numbers, or none if there are none."""
+    if np.isnan(numbers).all():
+        return []
+    return [(f"{PAPER} {name}", *(NONE if np.isnan(number) else f"{number:{form}}" for number in numbers))]
 
 
 def ratio_text(ratio: EfficiencyRatio) -> str:
@@ -114,7 +106,7 @@ def _record(ratio: EfficiencyRatio, which: Which, printed: float) -> dict[str, A
 
 
 def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best") -> Table:
-    """Tabulate mean and standard deviation of the goal ratio; the records have IQM and intervals too."""
+    """Tabulate mean and standard deviation of the score; the records have IQM and intervals too."""
     rng = np.random.default_rng(0)
     own = [curve for curve in curves if curve.demos_from == demos_from]
     sizes = sorted({size for curve in own for size in curve.sizes})
@@ -127,7 +119,7 @@ def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best")
         name = f"{task_title(curve.task)}, {agent_title(curve.agent)}"
         rows.append((name, *(cells.get(size, NONE) for size in sizes)))
     several = any(curve.scores.shape[2] > 1 for curve in own)
-    title = f"Goal ratio by number of {demonstrator_title(demos_from)} demonstrations"
+    title = f"{score_name(own).capitalize()} by number of {demonstrator_title(demos_from)} demonstrations"
     title += f", {which} checkpoint" if several else ""
     note = "Mean ± standard deviation over seeds; the CSV adds the IQM and 95% bootstrap intervals of both."
     return Table(f"scores-{demos_from}-{which}", title, ("", *map(str, sizes)), rows, note, records)
@@ -139,27 +131,23 @@ def _score(mean: float, std: float) -> str:
     return f"{mean:.2f}" if np.isnan(std) else f"{mean:.2f} ± {std:.2f}"
 
 
-def welch_tables(curves: Sequence[Curve], agent: Side, baseline: Side) -> list[Table]:
+def welch_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table | None:
     """Tabulate Welch's t-test of agent against baseline; there is none for one agent on different demonstrations."""
-    named = {(c.task, c.agent, c.demos_from): c for c in curves}
+    pairs = paired(curves, agent, baseline) if agent[1] == baseline[1] else {}
     records, rows = [], []
     sizes = sorted({size for curve in curves if curve.demos_from == agent[1] for size in curve.sizes})
-    for task in task_order(curve.task for curve in curves):
-        pair = named.get((task, *agent)), named.get((task, *baseline))
-        if agent[1] == baseline[1] and pair[0] and pair[1]:
-            with warnings.catch_warnings():  # scipy warns of seeds that all reach the same score
-                warnings.simplefilter("ignore", RuntimeWarning)
-                tests = welch_tests(pair[0], pair[1])
-            records += tests
-            cells = {row["demos"]: _difference(row["difference"], row["p"]) for row in tests}
-            rows.append((task_title(task), *(cells.get(size, NONE) for size in sizes)))
+    for task, pair in pairs.items():
+        tests = welch_tests(*pair)
+        records += tests
+        cells = {row["demos"]: _difference(row["difference"], row["p"]) for row in tests}
+        rows.append((task_title(task), *(cells.get(size, NONE) for size in sizes)))
     if not records:
-        return []
-    names = f"{agent_title(agent[0])} minus {agent_title(baseline[0])}"
-    title = f"{names}, {demonstrator_title(agent[1])} demonstrations"
-    note = "Difference of mean goal ratios; Welch's t-test over seeds: * p < 0.05, ** p < 0.01, *** p < 0.001."
+        return None
+    title = f"{agent_title(agent[0])} minus {agent_title(baseline[0])}, {demonstrator_title(agent[1])} demonstrations"
+    measure = score_name(curve for pair in pairs.values() for curve in pair)
+    note = f"Difference of mean {measure}s; Welch's t-test over seeds: * p < 0.05, ** p < 0.01, *** p < 0.001."
     name = f"welch-{agent[0]}-{baseline[0]}-{agent[1]}"
-    return [Table(name, title, ("", *map(str, sizes)), rows, note, records)]
+    return Table(name, title, ("", *map(str, sizes)), rows, note, records)
 
 
 def _difference(difference: float, p: float) -> str:
@@ -171,7 +159,7 @@ def _difference(difference: float, p: float) -> str:
 
 def dataset_table(manifests: Sequence[Manifest]) -> Table:
     """Tabulate the lengths of the demonstrations beside those of the paper's datasets."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for manifest in manifests:
         for task in task_order(manifest.demos):
             own = manifest.demos[task]
@@ -183,8 +171,9 @@ def dataset_table(manifests: Sequence[Manifest]) -> Table:
                 rows.append((PAPER, "50", *map(_number, printed), NONE))
     header = ("", "Episodes", "Total steps", "Shortest", "Mean", "Longest", "Success")
     note = "The paper's numbers are shown below ours where they differ."
-    return Table("datasets", "Demonstrations", header, rows, note)
+    records = [dict(zip(header, row, strict=True)) for row in rows]
+    return Table("datasets", "Demonstrations", header, rows, note, records)
 
 
 def _number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
+    return str(round(value, 2)).removesuffix(".0")
