@@ -78,7 +78,7 @@ def write_paper_files(folder: Path) -> None:
     np.savez_compressed(folder / "compact" / "d.npz", lengths=np.array([len(each) for each in dataset]), **flat)
 
 
-def PAPER_LAYOUT() -> dict[str, Any]:  # noqa: N802
+def PAPER_LAYOUT() -> dict[str, Any]:
     """The description of Zigzag as the paper's release has it."""
     from pidm_nav.tasks import find_task
 
@@ -86,8 +86,10 @@ def PAPER_LAYOUT() -> dict[str, Any]:  # noqa: N802
     assert layout is not None
     marks = [mark for row in layout.rows for mark in row if mark not in "#.A"]  # in reading order
     order = sorted(range(len(marks)), key=lambda index: marks[index])
-    text = "\n".join("".join(mark if mark in "A" else "W" if mark == "#" else " " if mark == "." else "G" for mark in row)
-                     for row in layout.rows)
+    text = "\n".join(
+        "".join(mark if mark in "A" else "W" if mark == "#" else " " if mark == "." else "G" for mark in row)
+        for row in layout.rows
+    )
     noise = {"add_transition_noise": True, "control_deadzone": 0.1, "transition_gaussian_noise_std": [0.2, 0.2]}
     spawn = {"randomise_agent_spawn": False, "randomise_goal_positions": False}
     goal = {"num_goals": len(marks), "goal_ordering": order, "randomisation": spawn}

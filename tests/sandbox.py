@@ -24,15 +24,49 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-PRELOADED = (
-    "torch torch._dynamo torch.optim.swa_utils safetensors.torch stable_baselines3 matplotlib.pyplot matplotlib.backends.backend_agg "
-    "matplotlib.backends.backend_svg matplotlib.backends.backend_pdf sklearn.cluster scipy.stats scipy.spatial h5py "
-    "minari pygame PIL.Image PIL.GifImagePlugin imageio.v2 imageio_ffmpeg jinja2 joblib tyro yaml rich.table "
-    "rich.progress pidm_nav.agents pidm_nav.commands.demos pidm_nav.commands.train pidm_nav.commands.evaluate "
-    "pidm_nav.commands.experiments pidm_nav.commands.analysis pidm_nav.commands.record pidm_nav.experiments.report "
-    "pidm_nav.experiments.quickstart pidm_nav.analysis.gap pidm_nav.analysis.horizon pidm_nav.analysis.predictor "
-    "pidm_nav.analysis.field pidm_nav.world2d.vector pidm_nav.theory pidm_nav.demos.recorder.loop"
-).split()
+PRELOADED = [
+    "torch",
+    "torch._dynamo",
+    "torch.optim.swa_utils",
+    "safetensors.torch",
+    "stable_baselines3",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.backends.backend_pdf",
+    "sklearn.cluster",
+    "scipy.stats",
+    "scipy.spatial",
+    "h5py",
+    "minari",
+    "pygame",
+    "PIL.Image",
+    "PIL.GifImagePlugin",
+    "imageio.v2",
+    "imageio_ffmpeg",
+    "jinja2",
+    "joblib",
+    "tyro",
+    "yaml",
+    "rich.table",
+    "rich.progress",
+    "pidm_nav.agents",
+    "pidm_nav.commands.demos",
+    "pidm_nav.commands.train",
+    "pidm_nav.commands.evaluate",
+    "pidm_nav.commands.experiments",
+    "pidm_nav.commands.analysis",
+    "pidm_nav.commands.record",
+    "pidm_nav.experiments.report",
+    "pidm_nav.experiments.quickstart",
+    "pidm_nav.analysis.gap",
+    "pidm_nav.analysis.horizon",
+    "pidm_nav.analysis.predictor",
+    "pidm_nav.analysis.field",
+    "pidm_nav.world2d.vector",
+    "pidm_nav.theory",
+    "pidm_nav.demos.recorder.loop",
+]
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 MEGABYTE = 1 << 20
@@ -74,7 +108,7 @@ class Sandbox:
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-        environment |= {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+        environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment |= {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "MPLBACKEND": "Agg", "COLUMNS": "160"}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe, env=environment)

@@ -52,7 +52,9 @@ WRITERS = {
     "analyze": Writer("analyze gap --demos in/d.npz --out out/x", "analyze gap --demos zigzag/astar --out out/x"),
     "report": Writer("report in/sweep --out out/report"),
     "sweep": Writer("sweep --demos in/d.npz {sweep} --out out/results"),
-    "sweep in workers": Writer("sweep --demos in/d.npz {sweep} --jobs 2 --out out/results", by_bytes=False, inline=False),
+    "sweep in workers": Writer(
+        "sweep --demos in/d.npz {sweep} --jobs 2 --out out/results", by_bytes=False, inline=False
+    ),
     "quickstart": Writer("quickstart --fast --out out/quickstart"),
 }
 SLOW = ("sweep in workers", "quickstart")
@@ -68,7 +70,7 @@ def box() -> Iterator[Sandbox]:
 @pytest.fixture(scope="module")
 def inputs(box: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
-    must(box.run("collect --task zigzag --episodes 3 --out d.npz".split(), folder))
+    must(box.run(["collect", "--task", "zigzag", "--episodes", "3", "--out", "d.npz"], folder))
     words = ["sweep", "--demos", "d.npz", *SWEEP, "--out", "sweep"]
     must(box.run(words, folder, limits=Limits(inline=True)))
     return folder
@@ -180,7 +182,9 @@ def difference(found: object, wanted: object) -> str:
     if not isinstance(found, dict) or not isinstance(wanted, dict):
         return f"{found} instead of {wanted}"
     names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-    return ", ".join(f"{name} ({'missing' if name not in found else 'more' if name not in wanted else 'other'})" for name in names)
+    return ", ".join(
+        f"{name} ({'missing' if name not in found else 'more' if name not in wanted else 'other'})" for name in names
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in SLOW])
