@@ -1,4 +1,4 @@
-"""Damage done to files: each mutation takes a file's bytes and a generator and returns other bytes and what was done."""
+"""Damage done to files: a mutation takes a file's bytes and a generator, and returns other bytes and what was done."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def write_paper_files(folder: Path) -> None:
     from pidm_nav.demos import load_demos
 
     dataset = load_demos(folder / "demos" / "d.npz")
-    layout = PAPER_LAYOUT()
+    layout = describe_zigzag()
     (folder / "paper" / "walks").mkdir(parents=True)
     for number, episode in enumerate(list(dataset)[:2]):
         stem = folder / "paper" / "walks" / f"walk_{number:02d}"
@@ -78,7 +79,7 @@ def write_paper_files(folder: Path) -> None:
     np.savez_compressed(folder / "compact" / "d.npz", lengths=np.array([len(each) for each in dataset]), **flat)
 
 
-def PAPER_LAYOUT() -> dict[str, Any]:
+def describe_zigzag() -> dict[str, Any]:
     """The description of Zigzag as the paper's release has it."""
     from pidm_nav.tasks import find_task
 
@@ -86,10 +87,7 @@ def PAPER_LAYOUT() -> dict[str, Any]:
     assert layout is not None
     marks = [mark for row in layout.rows for mark in row if mark not in "#.A"]  # in reading order
     order = sorted(range(len(marks)), key=lambda index: marks[index])
-    text = "\n".join(
-        "".join(mark if mark in "A" else "W" if mark == "#" else " " if mark == "." else "G" for mark in row)
-        for row in layout.rows
-    )
+    text = re.sub(r"[^#.A\n]", "G", "\n".join(layout.rows)).replace("#", "W").replace(".", " ")
     noise = {"add_transition_noise": True, "control_deadzone": 0.1, "transition_gaussian_noise_std": [0.2, 0.2]}
     spawn = {"randomise_agent_spawn": False, "randomise_goal_positions": False}
     goal = {"num_goals": len(marks), "goal_ordering": order, "randomisation": spawn}

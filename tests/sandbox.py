@@ -9,10 +9,12 @@ outside the folder.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import json
 import os
+import pkgutil
 import resource
 import signal
 import subprocess
@@ -24,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-PRELOADED = [
+LIBRARIES = (
     "torch",
     "torch._dynamo",
     "torch.optim.swa_utils",
@@ -37,8 +39,6 @@ PRELOADED = [
     "sklearn.cluster",
     "scipy.stats",
     "scipy.spatial",
-    "h5py",
-    "minari",
     "pygame",
     "PIL.Image",
     "PIL.GifImagePlugin",
@@ -50,23 +50,7 @@ PRELOADED = [
     "yaml",
     "rich.table",
     "rich.progress",
-    "pidm_nav.agents",
-    "pidm_nav.commands.demos",
-    "pidm_nav.commands.train",
-    "pidm_nav.commands.evaluate",
-    "pidm_nav.commands.experiments",
-    "pidm_nav.commands.analysis",
-    "pidm_nav.commands.record",
-    "pidm_nav.experiments.report",
-    "pidm_nav.experiments.quickstart",
-    "pidm_nav.analysis.gap",
-    "pidm_nav.analysis.horizon",
-    "pidm_nav.analysis.predictor",
-    "pidm_nav.analysis.field",
-    "pidm_nav.world2d.vector",
-    "pidm_nav.theory",
-    "pidm_nav.demos.recorder.loop",
-]
+)
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 MEGABYTE = 1 << 20
@@ -203,8 +187,10 @@ def serve() -> None:
     """Fork a child for every line of standard input, and write how it ended to standard output."""
     channel = os.dup(1)
     os.dup2(2, 1)
-    for module in PRELOADED:
+    for module in (*LIBRARIES, *_own_modules()):
         import_module(module)
+    with contextlib.suppress(ImportError):
+        import_module("minari")
     sys.addaudithook(WATCH)
     gc.collect()
     gc.freeze()  # or the first collection of every child would copy all of the server's memory
@@ -227,6 +213,14 @@ def serve() -> None:
         megabytes = max(used.ru_maxrss / 1024 - before, 0.0)
         reply = {"code": os.waitstatus_to_exitcode(status), "changes": changes, "megabytes": megabytes}
         os.write(channel, json.dumps(reply).encode() + b"\n")
+
+
+def _own_modules() -> list[str]:
+    import pidm_nav
+
+    return [
+        found.name for found in pkgutil.walk_packages(pidm_nav.__path__, "pidm_nav.") if "world3d" not in found.name
+    ]
 
 
 def _reap() -> None:

@@ -152,7 +152,7 @@ def damage(name: str, number: int, folder: Path, rng: np.random.Generator) -> tu
     kinds: dict[str, list[Path]] = {}
     for path in files:
         kinds.setdefault(path.suffix, []).append(path)
-    chosen = [path for path in kinds[list(kinds)[int(rng.integers(len(kinds)))]]]
+    chosen = kinds[list(kinds)[int(rng.integers(len(kinds)))]]
     path = chosen[int(rng.integers(len(chosen)))]
     shown = str(path.relative_to(folder))
     known = re.search(reader.known, shown) is not None

@@ -182,9 +182,8 @@ def difference(found: object, wanted: object) -> str:
     if not isinstance(found, dict) or not isinstance(wanted, dict):
         return f"{found} instead of {wanted}"
     names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-    return ", ".join(
-        f"{name} ({'missing' if name not in found else 'more' if name not in wanted else 'other'})" for name in names
-    )
+    kinds = {name: "missing" if name not in found else "new" if name not in wanted else "changed" for name in names}
+    return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in SLOW])
