@@ -338,7 +338,7 @@ def inflate(content: bytes, rng: Rng) -> Changed:
     for _ in range(times):
         checksum = zlib.crc32(block, checksum)
     size, encoded = len(header) + len(block) * times, name.encode()
-    common = struct.pack("<HHHHIIIHH", 20, 0, 8, 0, checksum, len(packed), size, len(encoded), 0)
+    common = struct.pack("<HHHHHIIIHH", 20, 0, 8, 0, 33, checksum, len(packed), size, len(encoded), 0)
     others = write_zip({each: value for each, value in members.items() if each != name})
     end = others.rindex(b"PK\x05\x06")
     count, length, start = struct.unpack("<HII", others[end + 10 : end + 20])
