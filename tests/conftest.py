@@ -1,6 +1,7 @@
 """Fixtures every test module may use."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: what the tests start must hear it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
