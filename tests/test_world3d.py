@@ -1,8 +1,12 @@
 """The 3D environment, in the real engine."""
 
+import copy
+import mmap
 import os
+import pickle
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -276,9 +280,10 @@ class TestProcesses:
         envs.close()
         assert not _engines(os.getpid())
 
-    def test_a_killed_process_takes_its_engine_along(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+    def test_a_killed_process_takes_its_engine_along_and_leaves_nothing(self, tmp_path: Path, number: int) -> None:
         program = (
-            "import sys, time\nfrom pidm_nav.world3d.env import NavEnv3D, make_env\n"
+            "import sys\nfrom pidm_nav.world3d.env import make_env\n"
             "env = make_env(task='zigzag-3d'); env.reset(seed=0); print('running', flush=True); sys.stdin.read()"
         )
         command = [sys.executable, "-c", program]
@@ -291,11 +296,46 @@ class TestProcesses:
             words = Path(f"/proc/{engine}/cmdline").read_text().split("\0")
             name = words[words.index("+viz_instance_id") + 1]
             descriptor = os.pidfd_open(engine)
-            process.send_signal(signal.SIGKILL)
+            process.send_signal(number)
             process.wait()
             # A process's descriptor becomes readable when it has ended.
             ended, _, _ = select.select([descriptor], [], [], 30)
             os.close(descriptor)
-            for left in Path("/dev/shm").glob(f"ViZDoom*{name}"):  # a killed process cannot clean up
-                left.unlink()
-            assert ended
+        assert ended
+        assert not list(tmp_path.iterdir()) and not list(Path("/dev/shm").glob(f"ViZDoom*{name}"))
+
+    def test_the_next_start_removes_what_a_killed_start_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+            pass
+        folder = tmp_path / f".pidm-nav-3d.{socket.gethostname()}-{dead.pid}.tmp"
+        folder.mkdir()
+        left, living = (Path(f"/dev/shm/ViZDoomSM{word}{os.getpid()}") for word in ("left", "living"))
+        for path in (left, living):
+            path.write_bytes(bytes(4096))
+        try:
+            with living.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
+                env = make_env(task="zigzag-3d")
+                env.reset(seed=0)
+                env.close()
+                assert living.exists() and not left.exists() and not list(tmp_path.iterdir())
+        finally:
+            living.unlink()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["copy", "pickle"])
+def test_a_copy_starts_an_engine_of_its_own(make: Any, copied: Any) -> None:
+    env = make("zigzag-3d", obs_type="state")
+    env.reset(seed=3)
+    env.step(FORWARD)
+    other = copied(env)
+    try:
+        with pytest.raises(ValueError, match="call reset"):
+            other.step(FORWARD)
+        # Its generator is where the original's is: both go on alike.
+        np.testing.assert_array_equal(other.reset()[0], env.reset()[0])
+        np.testing.assert_array_equal(other.step(FORWARD)[0], env.step(FORWARD)[0])
+    finally:
+        other.close()

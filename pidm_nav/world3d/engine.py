@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -16,11 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.files import temporary_folder
 from pidm_nav.world3d.levels import Level
 from pidm_nav.world3d.wad import TOKEN, build_wad
 
 TICS_PER_SECOND = 35
 SCREEN = (240, 320)  # height and width of the engine's picture: small, but large enough to be watched
+_STARTING = threading.Lock()  # one engine starts at a time, in the one temporary folder of this process
 DAZED = 7  # tics at the beginning of an episode in which the game lets nobody move
 
 # This script starts the engine such that it ends with this process, however that ends. Only Linux can do so.
@@ -47,21 +50,27 @@ class Pose(NamedTuple):
 
 
 class Engine:
-    """A running engine with one level; in `realtime`, 35 tics pass per second, whether or not anybody acts."""
+    """A running engine with one level; in `realtime`, 35 tics pass per second, whether or not anybody acts.
+
+    What it needs to start, a folder and three files of shared memory, is removed as soon as it runs: a process that
+    is killed later leaves nothing behind.
+    """
 
     def __init__(self, level: Level, realtime: bool = False) -> None:
         vizdoom = import_vizdoom()
-        self._folder = tempfile.TemporaryDirectory(prefix="pidm-nav-3d-", ignore_cleanup_errors=True)
         self._game = game = vizdoom.DoomGame()
-        self._prepare(vizdoom, level, Path(self._folder.name))
+        self._process: int | None = None
         game.set_mode(vizdoom.Mode.ASYNC_PLAYER if realtime else vizdoom.Mode.PLAYER)
-        try:
-            game.init()
-        except Exception as error:
-            self._folder.cleanup()
-            raise OSError(
-                f"the game engine does not start ({error}): try pip install --force-reinstall vizdoom"
-            ) from None
+        with _STARTING, temporary_folder(Path(tempfile.gettempdir()), "pidm-nav-3d") as folder:
+            self._prepare(vizdoom, level, folder)
+            try:
+                game.init()
+            except Exception as error:
+                remedy = "try pip install --force-reinstall vizdoom"
+                raise OSError(f"the game engine does not start ({error}): {remedy}") from None
+            if (folder / "pid").exists():
+                self._process = int((folder / "pid").read_text(encoding="ascii"))
+                _remove_shared_memory(self._process)
         # In all episodes the camera is this many units behind and above the walker's eyes.
         for command in ("chase_dist 130", "chase_height 16", "chase"):
             game.send_game_command(command)
@@ -99,15 +108,12 @@ class Engine:
     def close(self) -> None:
         """End the engine's process, and wait until it has ended."""
         self._game.close()
-        pid_file = Path(self._folder.name) / "pid"
-        if pid_file.exists():
-            process = int(pid_file.read_text(encoding="ascii"))
+        if self._process is not None:
             with suppress(ProcessLookupError):
                 for _ in range(400):
-                    os.kill(process, 0)  # raises when the process is gone
+                    os.kill(self._process, 0)  # raises when the process is gone
                     time.sleep(0.005)
-                os.kill(process, signal.SIGKILL)  # it was told to end two seconds ago
-        self._folder.cleanup()
+                os.kill(self._process, signal.SIGKILL)  # it was told to end two seconds ago
 
     def _prepare(self, vizdoom: ModuleType, level: Level, folder: Path) -> None:
         game: Any = self._game
@@ -121,7 +127,7 @@ class Engine:
             game.set_vizdoom_path(str(launcher))
         game.set_doom_game_path(str(data / "freedoom2.wad"))
         game.set_doom_scenario_path(str(folder / "level.wad"))
-        game.set_doom_config_path(str(folder / "engine.ini"))
+        game.set_doom_config_path(os.devnull)  # it would be written when the engine ends
         game.set_doom_map("map01")
         game.add_game_args("+sv_cheats 1")  # the game treats the camera behind the walker as a cheat
         game.set_screen_resolution(getattr(vizdoom.ScreenResolution, f"RES_{SCREEN[1]}X{SCREEN[0]}"))
@@ -135,6 +141,22 @@ class Engine:
         variables = ("POSITION_X", "POSITION_Y", "POSITION_Z", "ANGLE", "PITCH")
         game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in variables])
         game.set_episode_timeout(0)  # the environment ends episodes
+
+
+def _remove_shared_memory(process: int) -> None:
+    """Remove the names of the memory that a running engine shares with us, and of what killed engines have left."""
+    words = Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8").split("\0")
+    name = words[words.index("+viz_instance_id") + 1]
+    names = list(Path("/dev/shm").glob("ViZDoom*"))
+    used = ""
+    if any(not path.name.endswith(name) for path in names):  # somebody else's: leave it alone if somebody lives
+        for maps in Path("/proc").glob("[0-9]*/maps"):
+            with suppress(OSError):
+                used += maps.read_text(encoding="utf-8", errors="replace")
+    for path in names:
+        if path.name.endswith(name) or path.name not in used:
+            with suppress(OSError):
+                path.unlink()
 
 
 def import_vizdoom() -> ModuleType:

@@ -188,6 +188,9 @@ class NavEnv3D(GoalEnv):
             self._engine.close()
             self._engine = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_engine": None}  # a copy starts its own engine when it is reset
+
     def _running(self) -> Engine:
         if self._engine is None:
             raise ValueError("there is no running episode: call reset() first")
