@@ -79,11 +79,28 @@ def test_more_goals_win_however_long_they_take():
     assert race("four-room", Lazy(), Lazy()).results[0].startswith("A draw!")
 
 
-def test_giving_up_loses():
+def test_giving_up_loses_and_the_window_lives_on_while_the_rival_goes_to_its_end():
     session = against("maze", AStarExpert("maze"))
     for reading in (Reading(), Reading((1.0, 0.0)), Reading(commands=("finish",))):
         session.tick(reading)
-    assert session.results[0].startswith("Bot wins!") and session.phase == "ready"
+    assert session.phase == "waiting" and session.rival.steps < 20 and not session.results
+    screen, frames = Screen("Maze", "race", Controls(), 480), 0
+    before = screen.draw(session, Reading())
+    while not session.results:
+        session.tick(Reading((1.0, 0.0), ("finish", "pause")))
+        frames += 1
+    assert frames > 5 and session.phase == "ready" and session.person.steps == 0
+    assert (screen.draw(session, Reading()) != before).any()
+    alone = collect(AStarExpert("maze"), "maze", 1, seed=5)[0]
+    assert session.results == [f"Bot wins! You: 0 goals in 1 step. Bot: 10 in {len(alone)}."]
+
+
+@pytest.mark.parametrize(("command", "phase"), [("redo", "ready"), ("quit", "over")])
+def test_one_need_not_wait_for_the_rival(command, phase):
+    session = against("maze", AStarExpert("maze"))
+    for reading in (Reading(), Reading((1.0, 0.0)), Reading(commands=("finish",)), Reading(commands=(command,))):
+        session.tick(reading)
+    assert session.phase == phase and not session.results
 
 
 def test_the_ghost_is_seen_in_a_color_of_its_own():
@@ -152,8 +169,8 @@ def play(monkeypatch):
 
     def play_command(*arguments):
         pygame.display.init()
-        one = [[], [], [key("up")], [], [], [], [key("up", False), key("return"), key("return", False)], [], [], []]
-        script, time = iter(one * 2), [0.0]
+        one = [[], [], [key("up")], [], [], [], [key("up", False), key("return"), key("return", False)]]
+        script, time = iter((one + [[]] * 25) * 2), [0.0]  # the rival plays on in the last frames of a round
 
         def sleep(seconds):
             time[0] += seconds

@@ -1,10 +1,13 @@
 import dataclasses
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from virtual_gamepad import VirtualGamepad
 
 import pidm_nav
+from pidm_nav.cli import main
 from pidm_nav.commands.record import Record
 from pidm_nav.demos import DemoDataset, load_demos, save_demos
 from pidm_nav.demos.collect import collect
@@ -44,8 +48,7 @@ def do(*commands: str) -> Reading:
 
 def written(session: Session) -> Session:
     """The session when its file is on disk."""
-    while not session.file.is_written():
-        session.file._writing.exception()  # waits
+    session.file._worker.submit(int).result()  # waits for what was asked for before
     return session
 
 
@@ -108,8 +111,8 @@ def test_a_map_of_ones_own_is_kept_with_the_recording(tmp_path):
     session = Session(custom, kwargs, Rules(1), DemoFile(tmp_path / "mine.npz", custom, kwargs))
     play(session)
     session.file.close()
-    again = DemoFile(tmp_path / "mine.npz", custom, kwargs)
-    assert len(again) == 1 and not check_demos(load_demos(tmp_path / "mine.npz")).mismatches
+    with closing(DemoFile(tmp_path / "mine.npz", custom, kwargs)) as again:
+        assert len(again) == 1 and not check_demos(load_demos(tmp_path / "mine.npz")).mismatches
     with pytest.raises(ValueError, match="another room_size"):
         DemoFile(tmp_path / "mine.npz", custom, kwargs | {"room_size": [400, 200]})
 
@@ -226,6 +229,7 @@ def test_only_success_keeps_no_others(tmp_path):
     assert session.kept == 0 and not session.file.path.exists() and "Not kept" in session.message
     session.tick(do("redo"))
     assert session.phase == "ready"
+    session.file.close()
     whole = new_session(tmp_path / "mine.npz", only_success=True)
     play(whole)
     written(whole).tick(STILL)
@@ -378,20 +382,66 @@ def test_the_next_episode_waits_until_the_last_one_is_on_disk(tmp_path, monkeypa
     assert session.phase == "running"
 
 
-def test_a_full_disk_is_said_and_harms_nothing(tmp_path, monkeypatch):
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk that is full when it is told to be."""
+    original, disk = np.savez_compressed, SimpleNamespace(full=False)
+
+    def save(*args, **kwargs):
+        if disk.full:
+            raise OSError(28, "No space left on device")
+        original(*args, **kwargs)
+
+    monkeypatch.setattr(np, "savez_compressed", save)
+    return disk
+
+
+def test_a_full_disk_is_said_and_the_person_can_free_space_and_go_on(tmp_path, disk):
+    path = tmp_path / "mine.npz"
+    session = new_session(path, episodes=2, steps=4)
+    truncate(session)
+    content = written(session).file.path.read_bytes()
+    disk.full = True
+    truncate(session)
+    for reading in (STILL, RIGHT, do("finish"), STILL, RIGHT):
+        written(session).tick(reading)
+    assert session.phase == "complete" and path.read_bytes() == content
+    assert f"cannot write '{path}' (No space left on device)" in session.problem
+    assert session.meanings()["finish"] == "save again"
+    not_saved = Screen("Four room", "test", Controls(), 480).draw(session, STILL)
+    disk.full = False
+    session.tick(do("finish"))
+    assert session.phase == "complete" and len(load_demos(written(session).file.path)) == 2 and not session.problem
+    assert (Screen("Four room", "test", Controls(), 480).draw(session, STILL) != not_saved).any()
+    session.tick(do("finish"))
+    assert session.phase == "over"
+    session.file.close()
+
+
+def test_one_can_leave_while_the_disk_is_full_and_what_was_on_it_stays(tmp_path, disk):
     path = tmp_path / "mine.npz"
     session = new_session(path, steps=4)
     truncate(session)
-    content = written(session).file.path.read_bytes()
+    written(session)
+    disk.full = True
+    truncate(session)
+    written(session).tick(do("quit"))
+    assert session.phase == "over"
+    with pytest.raises(OSError, match=r"mine\.npz.*No space left"):
+        session.file.close()
+    assert os.listdir(tmp_path) == ["mine.npz"] and len(load_demos(path)) == 1
 
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(OSError, match="No space left"):
-        truncate(session)
-        written(session)
-    assert path.read_bytes() == content
+def test_two_cannot_record_to_one_file_at_once(tmp_path):
+    session = new_session(tmp_path / "mine.npz", steps=4)
+    truncate(session)
+    with pytest.raises(BlockingIOError, match=rf"mine\.npz' is being written to by process {os.getpid()} on .*--out"):
+        new_session(tmp_path / "mine.npz")
+    with closing(DemoFile(tmp_path / "other.npz", session.task, ENV_KWARGS)):
+        session.file.close()
+    with closing(DemoFile(tmp_path / "mine.npz", session.task, ENV_KWARGS)) as file:
+        assert file.num_before == 1
+    assert os.listdir(tmp_path) == ["mine.npz"]
 
 
 @pytest.mark.parametrize("kind", ["task", "noise", "damaged", "foreign"])
@@ -435,8 +485,9 @@ def test_arguments_that_equal_the_defaults_are_the_same_environment(tmp_path):
     """Files of earlier versions name the noise even where it is the default."""
     session = new_session(tmp_path / "mine.npz", steps=4)
     truncate(session)
-    session.close()
-    assert DemoFile(tmp_path / "mine.npz", session.task, {}).num_before == 1
+    session.file.close()
+    with closing(DemoFile(tmp_path / "mine.npz", session.task, {})) as file:
+        assert file.num_before == 1
     with pytest.raises(ValueError, match=r"another noise_std \(0.2, not 0.0\)"):
         DemoFile(tmp_path / "mine.npz", session.task, {"noise_std": 0.0})
 
@@ -450,6 +501,7 @@ def test_any_environment_with_continuous_actions_can_be_recorded(tmp_path):
     before = Screen(task.title, "test", Controls(), 480).draw(session, STILL)
     truncate(session, Reading((0.5, 0.0)))
     session.close()
+    session.file.close()
     assert before.shape == (480, 480 + PANEL, 3) and before[:, :480].std() > 20
     assert session.phase == "complete" and "kept: 5 steps, return -" in session.message
     data = load_demos(tmp_path / "p.npz")
@@ -549,13 +601,13 @@ def display():
 @pytest.fixture
 def saved_at_once(monkeypatch):
     """Writing ends before the next frame, so that a script can count frames."""
-    original = DemoFile._write
+    original = DemoFile.write
 
     def write(self):
         original(self)
-        self._writing.exception()
+        self._worker.submit(int).result()
 
-    monkeypatch.setattr(DemoFile, "_write", write)
+    monkeypatch.setattr(DemoFile, "write", write)
 
 
 def test_the_command_records_what_the_keys_do(tmp_path, monkeypatch, capsys, display, saved_at_once):
@@ -650,6 +702,53 @@ def test_control_c_keeps_what_was_kept(tmp_path, display, saved_at_once):
 
     run(session, Inputs(Controls()), Screen("Four room", "test", Controls()), Pace(30, Clock().now, interrupt))
     assert session.phase == "over" and len(load_demos(tmp_path / "mine.npz")) == 1
+
+
+class Script(Iterator[list[pygame.event.Event]]):
+    """What happens in each frame; functions are called."""
+
+    def __init__(self, *steps) -> None:
+        self._steps = iter(steps)
+
+    def __next__(self) -> list[pygame.event.Event]:
+        step = next(self._steps)
+        return step() or [] if callable(step) else step
+
+
+def test_sigterm_ends_the_command_and_keeps_what_was_kept(tmp_path, monkeypatch, capsys, display, saved_at_once):
+    keep = [*frames([], 2), *frames([key("up")], 5), *frames([key("up", False), *press("return")], 2)]
+    clock = Clock(Script(*keep, *frames([key("up")], 5), lambda: signal.raise_signal(signal.SIGTERM)))
+    monkeypatch.setattr(recorder, "Pace", lambda fps: Pace(fps, clock.now, clock.sleep))
+    with pytest.raises(SystemExit) as stop:
+        main(["record", "--task", "maze", "--out", str(tmp_path / "mine.npz")])
+    assert stop.value.code == 128 + signal.SIGTERM and capsys.readouterr().err == "stopped\n"
+    assert os.listdir(tmp_path) == ["mine.npz"] and len(load_demos(tmp_path / "mine.npz")) == 1
+
+
+HOSTILE = ("-1", "0", "nan", "1e308", "1e-320", "99999999999999999999")
+
+
+@pytest.mark.parametrize("command", ["record", "play"])
+@pytest.mark.parametrize(
+    "option", ["countdown", "fps", "seed", "size", "noise-std", "image-size", "episodes", "rounds"]
+)
+def test_hostile_numbers_are_refused_in_a_sentence_or_work(
+    tmp_path, monkeypatch, capsys, display, saved_at_once, command, option
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "map.txt").write_text(MAP)
+    script = [*frames([], 2), *frames([key("up")], 5), *frames([key("up", False), *press("return")], 2)]
+    for value in HOSTILE:
+        clock = Clock(iter(script))
+        monkeypatch.setattr(recorder, "Pace", lambda fps, clock=clock: Pace(fps, clock.now, clock.sleep))
+        pixels = ["--obs-type", "pixels"] if option == "image-size" else []
+        try:
+            main([command, "--layout", "map.txt", f"--{option}", value, *pixels])
+        except SystemExit as stop:
+            told = capsys.readouterr().err
+            assert stop.code == 2 and told.startswith("error: ") and len(told.splitlines()) == 1
+        (tmp_path / "custom-human.npz").unlink(missing_ok=True)
+        assert os.listdir(tmp_path) == ["map.txt"]
 
 
 @pytest.mark.parametrize("task", PAPER_TASKS)
@@ -762,6 +861,10 @@ def test_a_killed_recording_loses_at_most_the_running_episode(tmp_path):
         assert len(data) >= announced == total + kept
         assert not check_demos(data).mismatches
         total = len(data)
+    session = new_session(path, steps=4)
+    truncate(session)
+    session.file.close()
+    assert os.listdir(tmp_path) == ["mine.npz"] and len(load_demos(path)) == total + 1
 
 
 @pytest.mark.skipif(not (shutil.which("Xvfb") and shutil.which("xdotool")), reason="Xvfb and xdotool are not installed")

@@ -52,6 +52,8 @@ def test_the_right_stick_turns_the_camera_and_the_left_one_moves(tmp_path: Path)
 
     run(session, Inputs(Controls()), Screen("Tour", "test", Controls(), 480), Pace(35 / 3, lambda: now, sleep))
     pad.unplug()
+    session.close()
+    session.file.close()
     (episode,) = load_demos(tmp_path / "tour.npz")
     assert episode.observations.shape == (21, 24, 32, 3)
     np.testing.assert_allclose(episode.actions, np.tile([0.5, 0.25, 0.75, 1.0], (20, 1)), atol=0.01)
@@ -86,6 +88,7 @@ def test_the_right_stick_alone_begins_an_episode_here(tmp_path: Path) -> None:
     frame = Screen("Tour", "test", Controls(), 480).draw(session, Reading())
     assert frame.shape == (480, 480 + PANEL, 3) and frame[:, :480].std() > 20
     session.close()
+    session.file.close()
 
 
 def test_a_mapping_can_give_the_camera_other_axes(tmp_path: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.episode import Episode
-from pidm_nav.files import writable_folder
+from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.tasks import Task
 from pidm_nav.version import __version__
 
@@ -19,20 +20,25 @@ class DemoFile:
     """The file that is recorded to: rewritten whole, in the background, whenever an episode is kept or dropped.
 
     Writing takes longer the more episodes there are; the person does not wait for it, but the next episode does.
-    An existing file is added to if it has the same task and the same arguments of the environment.
+    An existing file is added to if it has the same task and the same arguments of the environment. Until `close`, no
+    other process can record to it.
     """
 
     def __init__(self, path: str | Path, task: Task, env_kwargs: Mapping[str, Any]) -> None:
         self.path, self.task, self.env_kwargs = Path(path), task, dict(env_kwargs)
         if self.path.suffix != ".npz":
             raise ValueError(f"cannot record to '{path}': give a name that ends in .npz")
-        self._parts = [load_demos(self.path)] if self.path.exists() else []
-        for part in self._parts:
-            self._check(part)
-        self.num_before = len(self)  # episodes that the file held at the start
         writable_folder(self.path.parent)
+        with ExitStack() as stack:
+            stack.enter_context(only_writer(self.path, "wait until it has ended, or give another --out"))
+            self._parts = [load_demos(self.path)] if self.path.exists() else []
+            for part in self._parts:
+                self._check(part)
+            self._lock = stack.pop_all()
+        self._on_disk = list(self._parts)
+        self.num_before = len(self)  # episodes that the file held at the start
+        self.problem = ""  # why the last try to write failed
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="save")
-        self._writing: Future[None] | None = None
 
     def __len__(self) -> int:
         """Return how many episodes the file holds, or will hold when it is written."""
@@ -52,33 +58,42 @@ class DemoFile:
         """Keep an episode, made with these settings (device, frame rate)."""
         made = {"made_by": "human", "settings": dict(settings), "env_kwargs": self.env_kwargs, "version": __version__}
         self._parts.append(DemoDataset(self.task.name, (episode,), made))
-        self._write()
+        self.write()
 
     def drop_last(self) -> None:
         """Drop the last episode of this session."""
         self._parts.pop()
-        self._write()
+        self.write()
+
+    def write(self) -> None:
+        """Bring the file up to date in the background, unless it is."""
+        self.problem = ""
+        self._worker.submit(self._save)
 
     def is_written(self) -> bool:
-        """Return whether all is on disk; raise what went wrong when it could not be written."""
-        if self._writing is not None and self._writing.done():
-            writing, self._writing = self._writing, None
-            writing.result()
-        return self._writing is None
+        """Return whether all is on disk; while it is not, `problem` says what went wrong if anything did."""
+        return self._on_disk == self._parts
 
     def close(self) -> None:
-        """Wait until all is on disk."""
-        self._worker.shutdown(wait=True)
-        self.is_written()
+        """Wait until all is on disk, and let others write; raise OSError if a last try fails."""
+        with self._lock:
+            self.write()
+            self._worker.shutdown()
+            if self.problem:
+                raise OSError(self.problem)
 
-    def _write(self) -> None:
-        self._writing = self._worker.submit(self._save, list(self._parts))
-
-    def _save(self, parts: list[DemoDataset]) -> None:
-        if parts:
-            save_demos(DemoDataset.concatenate(parts), self.path)
-        else:  # the only episode was dropped, and there is no dataset without one
-            self.path.unlink(missing_ok=True)
+    def _save(self) -> None:
+        parts = list(self._parts)
+        if parts == self._on_disk:
+            return
+        try:
+            if parts:
+                save_demos(DemoDataset.concatenate(parts), self.path)
+            else:  # the only episode was dropped, and there is no dataset without one
+                self.path.unlink(missing_ok=True)
+            self._on_disk = parts
+        except (OSError, ValueError) as error:
+            self.problem = str(error)
 
     def _check(self, before: DemoDataset) -> None:
         """Refuse a file whose episodes are from another environment."""

@@ -52,7 +52,7 @@ class Pace:
 
 
 def run(session: Session, inputs: Inputs, screen: Screen, pace: Pace) -> None:
-    """Let the person play until the session is over; all that was kept is on disk afterwards."""
+    """Let the person play until the session is over; Ctrl-C ends it too."""
     window = Window(f"pidm-nav: {screen.title}")
     reading = Reading(device=inputs.active.name)
     undrawn = 0
@@ -69,8 +69,9 @@ def run(session: Session, inputs: Inputs, screen: Screen, pace: Pace) -> None:
                 events += pygame.event.get()
             reading = inputs.read(events, pace.period, may_switch=not running)
             session.tick(reading)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         session.phase = "over"
+        if stop.args:  # another signal, which shall end the whole command
+            raise
     finally:
         window.close()
-        session.close()

@@ -75,8 +75,9 @@ class Screen:
         top = self._draw_score(session, top)
         bottom = self._draw_commands(session, reading.device)
         bottom = self._draw_sticks(reading, session.person.has_camera, bottom)
-        if session.message and bottom - top > 40:
-            self._draw_message(session.message, top, bottom)
+        message = session.problem or session.message
+        if message and bottom - top > 40:
+            self._draw_message(message, top, bottom)
         return frame
 
     def _draw_ghost(self, rival: Rival, layout: Layout) -> None:
@@ -93,15 +94,17 @@ class Screen:
 
     def _draw_banner(self, session: Session) -> None:
         """Say what to do while no episode runs, over the foot of the world."""
-        saving = session.file is not None and not session.file.is_written()
         start = f"Starts in {int(np.ceil(session.seconds_left))}" if session.rules.countdown else "Move to start"
         text = {
-            "ready": "Saving ..." if saving else start,
+            "ready": start,
             "paused": "Paused",
+            "waiting": "Your rival plays on",
             "complete": "That was the last round" if session.file is None else "All episodes are recorded",
         }.get(session.phase)
         if text is None:
             return
+        if session.file is not None and not session.file.is_written():
+            text = "Not saved" if session.problem else "Saving ..."
         label = _glyphs(text, BANNER)
         pill = pygame.Surface((label.get_width() + 52, label.get_height() + 22), pygame.SRCALPHA)
         pygame.draw.rect(pill, (*BACK, 225), pill.get_rect(), border_radius=pill.get_height() // 2)

@@ -4,6 +4,9 @@ It is fed with readings of sticks and buttons, one per frame, and is always in o
 
     ready --first input or countdown--> running --last goal, step limit, finish--> ready ... complete --finish--> over
                                         running <--pause--> paused                quit, from anywhere ----------> over
+                                        running --before the rival--> waiting --its end--> ready
+
+While the file cannot be written, for example on a full disk, no episode begins, and `finish` tries again.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.players import Person, Player, Rival
 from pidm_nav.tasks import Task
 
-Phase = Literal["ready", "running", "paused", "complete", "over"]
+Phase = Literal["ready", "running", "paused", "waiting", "complete", "over"]
+CATCH_UP = 8  # steps per frame of a rival that is not at its end when the person is
 NEUTRAL = 0.2  # below this deflection, a stick counts as let go
 
 
@@ -38,8 +42,8 @@ class Rules:
             raise ValueError(f"--fps is {self.fps}: it must be between 1 and 240")
         if not 0 <= self.countdown <= 60:
             raise ValueError(f"--countdown is {self.countdown}: it must be between 0 and 60 seconds")
-        if self.seed < 0:
-            raise ValueError(f"--seed is {self.seed}: it must be 0 or more")
+        if not 0 <= self.seed <= 10**18:
+            raise ValueError(f"--seed is {self.seed}: it must be between 0 and 10**18")
 
 
 class Session:
@@ -77,13 +81,20 @@ class Session:
         """The time until the episode begins by itself."""
         return self._countdown / self.rules.fps
 
+    @property
+    def problem(self) -> str:
+        """Why what was kept is not on disk, if writing it has failed."""
+        return "" if self.file is None else self.file.problem
+
     def meanings(self) -> dict[Command, str]:
         """Return what the commands do now; one that does nothing has an empty text."""
         begun = self.person.steps > 0
         pause = "go on" if self.phase == "paused" else "pause" if begun or self.rules.countdown else ""
+        if self.phase == "waiting":
+            return {"pause": "", "redo": "start over", "finish": "", "quit": "quit"}
         if not begun:
             redo = f"drop episode {self.kept}" if self._droppable else ""
-            return {"pause": pause, "redo": redo, "finish": "finish", "quit": "quit"}
+            return {"pause": pause, "redo": redo, "finish": "save again" if self.problem else "finish", "quit": "quit"}
         if self.file is None:
             return {"pause": pause, "redo": "start over", "finish": "end it here", "quit": "quit"}
         end = f"end it here, {'not kept' if self.rules.only_success else 'keep it'}"
@@ -106,13 +117,15 @@ class Session:
                 player.step()
             if self.person.rollout.done:
                 self._end()
+        elif self.phase == "waiting" and self.rival is not None:
+            for _ in range(CATCH_UP):
+                self.rival.step()
+            self._end()
 
     def close(self) -> None:
-        """Close the environments, and wait until all that was kept is on disk."""
+        """Close the environments."""
         for player in self._players:
             player.env.close()
-        if self.file is not None:
-            self.file.close()
 
     def _begin(self, droppable: bool = False) -> None:
         """Make the next episode ready; the last one may be droppable until it starts."""
@@ -136,7 +149,10 @@ class Session:
             self.phase, self.message = "running", ""
 
     def _end(self) -> None:
-        """End the episode, keep it if it is to be kept, and make the next one ready."""
+        """End the episode, keep it if it is to be kept, and make the next one ready, when the rival has ended too."""
+        if self.rival is not None and not self.rival.rollout.done:
+            self.phase, self.message = "waiting", f"{self.rival.name} plays on"
+            return
         (episode,) = self.person.rollout.episodes()
         episode = replace(episode, truncated=not episode.terminated)  # also one that the person ends here
         kept = episode.success or not self.rules.only_success
@@ -159,7 +175,9 @@ class Session:
 
     def _obey(self, command: Command) -> None:
         begun = self.person.steps > 0
-        if command == "quit" or (command == "finish" and not begun):
+        if command == "finish" and not begun and self.file is not None and self.file.problem:
+            self.file.write()
+        elif command == "quit" or (command == "finish" and not begun):
             self.phase = "over"
         elif command == "finish":
             self._end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,11 +108,11 @@ class Record(Seat):
             check_video_name(self.video)
         task, env_kwargs = self.env.resolve(self.task)
         rules = self.rules(task, self.episodes, self.only_success)
-        file = DemoFile(self.out or Path(f"{task.name.replace('/', '-')}-human.npz"), task, env_kwargs)
-        session = Session(task, env_kwargs, rules, file)
-        if self.video is not None and session.layout is None and session.person.rollout.observation.ndim < 4:
-            raise ValueError(f"episodes of {task.name} hold no pictures: leave --video out")
-        rate = self.play(session, controls, f"recording to {file.path.name}")
+        out = self.out or Path(f"{task.name.replace('/', '-')}-human.npz")
+        with closing(DemoFile(out, task, env_kwargs)) as file, closing(Session(task, env_kwargs, rules, file)) as session:
+            if self.video is not None and session.layout is None and session.person.rollout.observation.ndim < 4:
+                raise ValueError(f"episodes of {task.name} hold no pictures: leave --video out")
+            rate = self.play(session, controls, f"recording to {out.name}")
         if not len(file):
             say(f"no episode was kept, so there is no {file.path}")
             return
@@ -152,9 +153,9 @@ class Play(Seat):
         task, env_kwargs = env.resolve(name)
         rules = self.rules(task, self.rounds)
         rival = None if self.agent is None else _make_rival(trained or self.agent, task, env_kwargs, self.seed)
-        session = Session(task, env_kwargs, rules, rival=rival)
-        goal = "can you reach all goals?" if session.person.num_goals else "how much reward can you get?"
-        rate = self.play(session, controls, goal if rival is None else f"you against {rival.name}")
+        with closing(Session(task, env_kwargs, rules, rival=rival)) as session:
+            goal = "can you reach all goals?" if session.person.num_goals else "how much reward can you get?"
+            rate = self.play(session, controls, goal if rival is None else f"you against {rival.name}")
         for number, result in enumerate(session.results, start=1):
             say(f"Round {number}: {result}")
         if rival is not None:
