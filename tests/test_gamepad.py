@@ -89,7 +89,7 @@ def test_a_button_given_to_one_action_is_taken_from_its_usual_one(tmp_path):
         ("[]", "Expected `object`, got `array`"),
         ('{"sticks": {}}', "unknown field `sticks`"),
         ('{"stick": {"x": "left"}}', "'left'"),
-        ('{"stick": {"x": -1}}', "-1"),
+        ('{"stick": {"x": -1}}', ">= 0"),
         ('{"stick": {"x": true}}', r"got `bool` - at `\$.stick.x`"),
         ('{"stick": {"x": ["leftx"]}}', r"got `array` - at `\$.stick.x`"),
         ('{"stick": {"invert_x": 1}}', r"Expected `bool`, got `int` - at `\$.stick.invert_x`"),
@@ -97,7 +97,13 @@ def test_a_button_given_to_one_action_is_taken_from_its_usual_one(tmp_path):
         ('{"buttons": {"pause": ["z"]}}', "'z'"),
         ('{"buttons": {"pause": [{}]}}', r"got `object` - at `\$.buttons"),
         ('{"buttons": {"pause": ["a"], "redo": ["a"]}}', "pause and to redo"),
-        ('{"keys": {"pause": [1]}}', "a key's name"),
+        ('{"keys": {"pause": [1]}}', r"Expected `str`, got `int` - at `\$.keys"),
+        ('{"keys": {"pause": null}}', "got `null`"),
+        ('{"stick": {"x": 1e308}}', "got `float`"),
+        ('{"stick": {"x": 99999999999999999999}}', r"at `\$.stick.x`"),
+        ('{"keys": ' * 10_000, "not JSON"),
+        ('{"keys": ' + "[" * 10_000 + "]" * 10_000 + "}", "got `array`"),
+        ('{"keys": {"pause": "' + chr(0xD800).encode("utf-8", "backslashreplace").decode() + '"}}', "not JSON"),
     ],
 )
 def test_a_bad_mapping_is_refused_in_one_sentence(tmp_path, text, words):

@@ -6,26 +6,26 @@ them, which works for every joystick. An entry that a file leaves out keeps its 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from pidm_nav.files import write_text
+from pidm_nav.files import write_json
 
-Direction = Literal["left", "right", "up", "down", "slow", "turn_left", "turn_right", "look_up", "look_down"]
 Command = Literal["pause", "redo", "finish", "quit"]
-Action = Literal[Direction, Command]
+Action = Literal["left", "right", "up", "down", "slow", "turn_left", "turn_right", "look_up", "look_down", Command]
+Axis = Literal["leftx", "lefty", "rightx", "righty"]
+Button = Literal[
+    "a", "b", "x", "y", "back", "guide", "start", "leftstick", "rightstick", "leftshoulder", "rightshoulder",
+    "dpup", "dpdown", "dpleft", "dpright",
+]  # fmt: skip
+Number = Annotated[int, msgspec.Meta(ge=0)]
 COMMANDS: tuple[Command, ...] = get_args(Command)
+AXES: dict[str, int] = {name: number for number, name in enumerate(get_args(Axis))}  # as SDL counts them
+BUTTONS: dict[str, int] = {name: number for number, name in enumerate(get_args(Button))}
 
-AXES = {"leftx": 0, "lefty": 1, "rightx": 2, "righty": 3}
-_FRONT = ("a", "b", "x", "y", "back", "guide", "start", "leftstick", "rightstick")
-_OTHERS = ("leftshoulder", "rightshoulder", "dpup", "dpdown", "dpleft", "dpright")
-BUTTONS = {name: number for number, name in enumerate((*_FRONT, *_OTHERS))}
-
-Bound = str | int | tuple[str | int, ...]
 # The keys and the buttons of every action.
 DEFAULTS: dict[Action, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "left": (("left", "a"), ("dpleft",)),
@@ -65,63 +65,41 @@ class Reading:
         return -value if source.startswith("-") else value
 
 
-def _as_tuple(bound: Bound) -> tuple[str | int, ...]:
-    return bound if isinstance(bound, tuple) else (bound,)
-
-
-def _merge(section: str, given: dict[Action, Bound], usual: dict[Action, tuple[str, ...]]) -> dict[Action, Bound]:
-    """Return the usual bindings with the given ones, which take their keys or buttons from other actions."""
-    taken = {each for bound in given.values() for each in _as_tuple(bound)}
-    merged: dict[Action, Bound] = {}
-    owners: dict[str | int, Action] = {}
-    for action in DEFAULTS:
-        left = tuple(each for each in usual[action] if each not in taken)
-        merged[action] = bound = _as_tuple(given.get(action, left))
-        for each in bound:
-            if owners.setdefault(each, action) != action:
-                raise ValueError(f"'{section}' gives {each!r} to {owners[each]} and to {action}: choose one")
-    return merged
-
-
-def _check_name(what: str, value: str | int, names: dict[str, int]) -> None:
-    if value not in names if isinstance(value, str) else value < 0:
-        raise ValueError(f"the {what} is {value!r}: choose {', '.join(names)} or a number from 0")
-
-
 class Axes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The axes of a gamepad that move and that turn; the latter matter only where a task has a use for them."""
 
-    x: str | int = "leftx"
-    y: str | int = "lefty"
-    turn: str | int = "rightx"
-    look: str | int = "righty"
+    x: Axis | Number = "leftx"
+    y: Axis | Number = "lefty"
+    turn: Axis | Number = "rightx"
+    look: Axis | Number = "righty"
     invert_x: bool = False
     invert_y: bool = False
     invert_turn: bool = False
     invert_look: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("x", "y", "turn", "look"):
-            _check_name(f"axis {name}", getattr(self, name), AXES)
-
 
 class Controls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The meaning of sticks, buttons and keys; what is given here is merged into the defaults."""
+    """The meaning of sticks, buttons and keys.
+
+    What is given here, one key or button or several, is merged into the defaults: it takes its keys and buttons from
+    other actions.
+    """
 
     stick: Axes = Axes()
-    buttons: dict[Action, Bound] = {}
-    keys: dict[Action, Bound] = {}
+    buttons: dict[Action, Button | Number | tuple[Button | Number, ...]] = {}
+    keys: dict[Action, str | tuple[str, ...]] = {}
 
     def __post_init__(self) -> None:
         for column, section in enumerate(("keys", "buttons")):
-            usual = {action: both[column] for action, both in DEFAULTS.items()}
-            msgspec.structs.force_setattr(self, section, _merge(section, getattr(self, section), usual))
-        for action in DEFAULTS:
-            for button in self.buttons_for(action):
-                _check_name(f"button for {action}", button, BUTTONS)
-            for key in _as_tuple(self.keys[action]):
-                if not isinstance(key, str):
-                    raise ValueError(f"the key for {action} is {key}: write a key's name, such as 'a' or 'left shift'")
+            given = {action: _as_tuple(bound) for action, bound in getattr(self, section).items()}
+            taken = {each for bound in given.values() for each in bound}
+            owners: dict[str | int, Action] = {}
+            for action, usual in DEFAULTS.items():
+                given.setdefault(action, tuple(each for each in usual[column] if each not in taken))
+                for each in given[action]:
+                    if owners.setdefault(each, action) != action:
+                        raise ValueError(f"'{section}' gives {each!r} to {owners[each]} and to {action}: choose one")
+            msgspec.structs.force_setattr(self, section, {action: given[action] for action in DEFAULTS})
 
     def buttons_for(self, action: Action) -> tuple[str | int, ...]:
         """Return the buttons that do this."""
@@ -129,16 +107,16 @@ class Controls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def keys_for(self, action: Action) -> tuple[str, ...]:
         """Return the names of the keys that do this."""
-        return tuple(map(str, _as_tuple(self.keys[action])))
+        return _as_tuple(self.keys[action])
+
+
+def _as_tuple(bound: Any) -> tuple[Any, ...]:
+    return bound if isinstance(bound, tuple) else (bound,)
 
 
 def write_controls(path: str | Path) -> None:
     """Write the default controls as a file to edit."""
-    lines = []
-    for section, entries in msgspec.to_builtins(Controls()).items():
-        rows = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
-        lines.append(f"  {json.dumps(section)}: {{\n{rows}\n  }}")
-    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    write_json(path, msgspec.to_builtins(Controls()), indent=2)
 
 
 def read_controls(path: str | Path) -> Controls:
@@ -148,6 +126,6 @@ def read_controls(path: str | Path) -> Controls:
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no mapping '{path}': --write-mapping {path} makes one to edit") from None
     except msgspec.ValidationError as error:
-        raise ValueError(f"the mapping '{path}' cannot be used: {error}") from None
+        raise ValueError(f"the mapping '{path}' cannot be used: {error} (--write-mapping shows all names)") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"the mapping '{path}' is not JSON: {error}") from None

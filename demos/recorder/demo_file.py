@@ -34,7 +34,8 @@ class DemoFile:
             self._parts = [load_demos(self.path)] if self.path.exists() else []
             for part in self._parts:
                 self._check(part)
-            self._lock = stack.pop_all()
+            stack.callback(self._finish)
+            self._open = stack.pop_all()
         self._on_disk = list(self._parts)
         self.num_before = len(self)  # episodes that the file held at the start
         self.problem = ""  # why the last try to write failed
@@ -76,11 +77,13 @@ class DemoFile:
 
     def close(self) -> None:
         """Wait until all is on disk, and let others write; raise OSError if a last try fails."""
-        with self._lock:
-            self.write()
-            self._worker.shutdown()
-            if self.problem:
-                raise OSError(self.problem)
+        self._open.close()
+
+    def _finish(self) -> None:
+        self.write()
+        self._worker.shutdown()
+        if self.problem:
+            raise OSError(self.problem)
 
     def _save(self) -> None:
         parts = list(self._parts)

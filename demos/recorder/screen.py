@@ -268,6 +268,6 @@ def _font(size: int, bold: bool) -> pygame.font.Font:
     """Load matplotlib's font, which is legible and has arrows, without importing matplotlib."""
     pygame.font.init()
     spec = find_spec("matplotlib")
+    assert spec is not None and spec.origin is not None  # it is one of our dependencies
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    path = Path((spec.origin if spec else None) or "").parent / "mpl-data" / "fonts" / "ttf" / name
-    return pygame.font.Font(path, size) if path.is_file() else pygame.font.Font(None, round(size * 1.4))
+    return pygame.font.Font(Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf" / name, size)

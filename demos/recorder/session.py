@@ -123,9 +123,11 @@ class Session:
             self._end()
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments, and wait until all that was kept is on disk."""
         for player in self._players:
             player.env.close()
+        if self.file is not None:
+            self.file.close()
 
     def _begin(self, droppable: bool = False) -> None:
         """Make the next episode ready; the last one may be droppable until it starts."""
@@ -175,7 +177,7 @@ class Session:
 
     def _obey(self, command: Command) -> None:
         begun = self.person.steps > 0
-        if command == "finish" and not begun and self.file is not None and self.file.problem:
+        if command == "finish" and not begun and self.file is not None and not self.file.is_written():
             self.file.write()
         elif command == "quit" or (command == "finish" and not begun):
             self.phase = "over"

@@ -109,7 +109,10 @@ class Record(Seat):
         task, env_kwargs = self.env.resolve(self.task)
         rules = self.rules(task, self.episodes, self.only_success)
         out = self.out or Path(f"{task.name.replace('/', '-')}-human.npz")
-        with closing(DemoFile(out, task, env_kwargs)) as file, closing(Session(task, env_kwargs, rules, file)) as session:
+        with (
+            closing(DemoFile(out, task, env_kwargs)) as file,
+            closing(Session(task, env_kwargs, rules, file)) as session,
+        ):
             if self.video is not None and session.layout is None and session.person.rollout.observation.ndim < 4:
                 raise ValueError(f"episodes of {task.name} hold no pictures: leave --video out")
             rate = self.play(session, controls, f"recording to {out.name}")

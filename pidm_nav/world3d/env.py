@@ -20,12 +20,8 @@ from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH,
 ObsType = Literal["pixels", "state"]
 
 FRAME_SKIP = 3  # default number of tics per step
-THRUST = (
-    28.0,
-    24.0,
-    5.0,
-    2.0,
-)  # per tic at an action of 1: forward, right in the engine's units; turn, look in degrees
+# Per tic at an action of 1: forward and right in the engine's units, turn and look in degrees.
+THRUST = (28.0, 24.0, 5.0, 2.0)
 POSE = 6  # number of entries of the state before the flags of the milestones
 
 
