@@ -197,7 +197,9 @@ def record(out: str, episodes: str) -> None:
 
     def scripted(session: Session, reading: Reading) -> None:
         before = session.phase
-        if before == "complete" or session.person.steps >= 20:
+        if session.problem:
+            tick(session, Reading(commands=("quit",)))
+        elif before == "complete" or session.person.steps >= 20:
             tick(session, Reading(commands=("finish",)))
         else:
             rests[0] = before == "ready" and not rests[0]  # the stick must be let go before an episode

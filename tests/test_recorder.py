@@ -730,7 +730,7 @@ HOSTILE = ("-1", "0", "nan", "1e308", "1e-320", "99999999999999999999")
 
 @pytest.mark.parametrize("command", ["record", "play"])
 @pytest.mark.parametrize(
-    "option", ["countdown", "fps", "seed", "size", "noise-std", "image-size", "episodes", "rounds"]
+    "option", ["countdown", "fps", "seed", "size", "noise-std", "image-size", "room-size", "episodes", "rounds"]
 )
 def test_hostile_numbers_are_refused_in_a_sentence_or_work(
     tmp_path, monkeypatch, capsys, display, saved_at_once, command, option
@@ -741,9 +741,10 @@ def test_hostile_numbers_are_refused_in_a_sentence_or_work(
     for value in HOSTILE:
         clock = Clock(iter(script))
         monkeypatch.setattr(recorder, "Pace", lambda fps, clock=clock: Pace(fps, clock.now, clock.sleep))
+        values = [value, value] if option == "room-size" else [value]
         pixels = ["--obs-type", "pixels"] if option == "image-size" else []
         try:
-            main([command, "--layout", "map.txt", f"--{option}", value, *pixels])
+            main([command, "--layout", "map.txt", f"--{option}", *values, *pixels])
         except SystemExit as stop:
             told = capsys.readouterr().err
             assert stop.code == 2 and told.startswith("error: ") and len(told.splitlines()) == 1

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.expert import Expert, Place, layout_of, read_states
 from pidm_nav.demos.experts.planner import FAR, planner_for
+from pidm_nav.limits import check_number
 from pidm_nav.world2d.physics import SPEED
 from pidm_nav.world2d.state import state_size
 
@@ -27,8 +28,7 @@ class AStarExpert(Expert):
     def __init__(self, env_or_task: Place, speed: float = 0.8, directions: int | None = 8) -> None:
         if directions not in (8, None):
             raise ValueError(f"directions is {directions!r}: choose 8, or None for any angle")
-        if not 0.1 <= speed <= 1:
-            raise ValueError(f"speed is {speed}: it must be between 0.1 (the stick's deadzone) and 1")
+        check_number("speed", speed, 0.1, 1, whole=False)  # below, the stick's deadzone swallows it
         self.layout = layout_of(env_or_task)
         self.state_size = state_size(self.layout.num_goals)
         self.settings = {"expert": "astar", "speed": float(speed), "directions": directions}

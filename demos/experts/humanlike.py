@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.expert import Expert, Place, layout_of, read_states
 from pidm_nav.demos.experts.routes import TASTES, routes_for, wrap
+from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.world2d.state import current_goals, split_state, state_size
 
 BLOCK = 64  # steps for which chance is drawn at once, from each row's own generator
@@ -196,8 +197,7 @@ class HumanLikePlayer(Expert):
     """
 
     def __init__(self, env_or_task: Place, seed: int = 0, habits: Habits | None = None) -> None:
-        if seed < 0:
-            raise ValueError(f"seed is {seed}: it must be 0 or a positive number")
+        check_number("seed", seed, 0, MAX_SEED)
         self.layout = layout_of(env_or_task)
         self.state_size = state_size(self.layout.num_goals)
         self.seed, self.habits = int(seed), habits or Habits()

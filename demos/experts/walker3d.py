@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.expert import Expert
 from pidm_nav.demos.experts.routes import TASTES, routes_for, wrap
+from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.world3d.env import FRAME_SKIP, POSE, THRUST
 from pidm_nav.world3d.levels import LOOKING_UP, NEAR, Milestone, load_level
@@ -97,8 +98,7 @@ class Walker3D(Expert):
     """
 
     def __init__(self, task: str | Task, seed: int = 0, habits: Habits3D | None = None) -> None:
-        if seed < 0:
-            raise ValueError(f"seed is {seed}: it must be 0 or a positive number")
+        check_number("seed", seed, 0, MAX_SEED)
         self.level = load_level(find_task(task).name)
         self.state_size = POSE + self.level.num_goals
         self.seed, self.habits = int(seed), habits or Habits3D()

@@ -17,6 +17,7 @@ from pidm_nav.console import counted
 from pidm_nav.demos.recorder.controls import KEYBOARD, Action, Axes, Controls, Reading
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
+from pidm_nav.limits import MAX_SIDE, check_number
 from pidm_nav.video import Frame
 from pidm_nav.world2d.drawing import COLORS, TRACE, Color, view_room
 from pidm_nav.world2d.layout import BOX, Layout
@@ -48,8 +49,7 @@ class Screen:
             require_display()
             width, height = pygame.display.get_desktop_sizes()[0]
             size = max(min(width - PANEL - 40, height - 120, 800), 480)
-        if not 480 <= size <= 4000:
-            raise ValueError(f"--size is {size}: it must be between 480 and 4000 pixels")
+        check_number("--size", size, 480, MAX_SIDE)
         self.title, self.subtitle, self.controls, self.size = title, subtitle, controls, size
         self._panel = pygame.Rect(size + EDGE, 0, PANEL - 2 * EDGE, size)
         _font.cache_clear()  # environments that draw with pygame end it, with its fonts, when they are closed

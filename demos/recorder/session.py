@@ -20,6 +20,7 @@ from pidm_nav.console import counted
 from pidm_nav.demos.recorder.controls import DEFLECTED, Command, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.players import Person, Player, Rival
+from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
 from pidm_nav.tasks import Task
 
 Phase = Literal["ready", "running", "paused", "waiting", "complete", "over"]
@@ -38,12 +39,9 @@ class Rules:
     fps: float = 30.0  # readings per second
 
     def __post_init__(self) -> None:
-        if not 1 <= self.fps <= 240:
-            raise ValueError(f"--fps is {self.fps}: it must be between 1 and 240")
-        if not 0 <= self.countdown <= 60:
-            raise ValueError(f"--countdown is {self.countdown}: it must be between 0 and 60 seconds")
-        if not 0 <= self.seed <= 10**18:
-            raise ValueError(f"--seed is {self.seed}: it must be between 0 and 10**18")
+        check_number("--fps", self.fps, 1, 240, whole=False)
+        check_number("--countdown", self.countdown, 0, 60, whole=False)
+        check_number("--seed", self.seed, 0, MAX_SEED)
 
 
 class Session:
@@ -60,9 +58,8 @@ class Session:
         file: DemoFile | None = None,
         rival: Rival | None = None,
     ) -> None:
-        if rules.episodes is not None and rules.episodes < 1:
-            option = "--rounds" if file is None else "--episodes"
-            raise ValueError(f"{option} is {rules.episodes}: it must be at least 1")
+        if rules.episodes is not None:
+            check_number("--rounds" if file is None else "--episodes", rules.episodes, 1, MAX_EPISODES)
         self.task, self.rules, self.file, self.rival = task, rules, file, rival
         self.layout = task.layout(env_kwargs) if task.shows_goals else None  # the map, where it is drawn from states
         render_mode = None if task.shows_goals else "rgb_array"
@@ -178,7 +175,8 @@ class Session:
     def _obey(self, command: Command) -> None:
         begun = self.person.steps > 0
         if command == "finish" and not begun and self.file is not None and not self.file.is_written():
-            self.file.write()
+            if self.file.problem:  # otherwise it is being written
+                self.file.write()
         elif command == "quit" or (command == "finish" and not begun):
             self.phase = "over"
         elif command == "finish":

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pidm_nav.goal_env import GoalEnv, RenderMode, read_action
+from pidm_nav.limits import check_number
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.physics import check_disturbance
 from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose, import_vizdoom
@@ -49,10 +50,8 @@ class World3D:
         check_disturbance(self.noise_std, self.deadzone)
         if self.obs_type not in get_args(ObsType):
             raise ValueError(f"obs_type is {self.obs_type!r}: choose 'pixels' or 'state'")
-        for name, low, high in (("image_size", 16, SCREEN[1]), ("frame_skip", 1, TICS_PER_SECOND)):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and low <= value <= high):
-                raise ValueError(f"{name} is {value!r}: it must be a whole number from {low} to {high}")
+        check_number("image_size", self.image_size, 16, SCREEN[1])
+        check_number("frame_skip", self.frame_skip, 1, TICS_PER_SECOND)
         if len(self.latency_ms) != 2 or not 0 <= self.latency_ms[0] <= self.latency_ms[1] <= 1000:
             raise ValueError(f"latency_ms is {self.latency_ms!r}: give two delays with 0 <= low <= high <= 1000")
         if not 0 <= self.drop_frames < 1:
