@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.networks import Array, Encoder, Remembering, Scale
 from pidm_nav.agents.observations import Observations, Samples
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.tasks import TASKS
 
+SHOWN = 10  # episodes in the picture that notebooks show
 Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element
 
 
@@ -190,6 +193,18 @@ class NavPolicy(Remembering, nn.Module, ABC):
         from pidm_nav.agents.checkpoint import save_agent
 
         return save_agent(self, folder)
+
+    def _repr_html_(self) -> str:
+        from pidm_nav.plots import html
+        from pidm_nav.rollout import evaluate
+
+        def rolled_out() -> Any:
+            if not (task := TASKS[self.description["task"]]).shows_goals or self.vision is not None:
+                raise ValueError(f"rollouts of {task.name} take too long for a picture")
+            agent = copy.deepcopy(self)  # being shown changes nothing that it draws later
+            return evaluate(agent, task, SHOWN, **self.description["env_kwargs"]).plot()
+
+        return html(self, rolled_out)
 
     def __repr__(self) -> str:
         episodes = self.description.get("data", {}).get("episodes")

@@ -21,7 +21,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import msgspec
 import numpy as np
@@ -31,6 +32,11 @@ from pidm_nav.console import counted
 from pidm_nav.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = 50  # episodes in the picture that notebooks show
 
 
 class Transitions(NamedTuple):
@@ -54,6 +60,13 @@ class Summary:
     mean_length: float
     max_length: int
     success: float  # fraction of episodes
+
+    def _repr_html_(self) -> str:
+        names = ("task", "episodes", "steps", "shortest", "mean length", "longest", "success")
+        values = [f"{value:.4g}" if isinstance(value, float) else escape(str(value)) for value in vars(self).values()]
+        values[-1] = f'<meter value="{self.success}"></meter> {self.success:.0%}'
+        rows = ("".join(f"<{tag}>{cell}</{tag}>" for cell in row) for tag, row in (("th", names), ("td", values)))
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 class Source(msgspec.Struct):
@@ -98,6 +111,25 @@ class DemoDataset:
         sizes = f"{counted(len(self), 'episode')}, {counted(self.num_steps, 'step')}, observations {shape}"
         made_by = self.source.get("made_by", "unknown")
         return f"DemoDataset({self.task}, {sizes}, actions {self.action_dim}, made by {made_by})"
+
+    def _repr_html_(self) -> str:
+        from pidm_nav.plots import html
+
+        return html(self, self[:SHOWN].plot)
+
+    def plot(self) -> Figure:
+        """Draw the traces of all episodes over their map or, where there is none to draw on, how their returns grew."""
+        from pidm_nav.demos.traces import plot_traces
+        from pidm_nav.plots import demonstrator_title, plot_episodes, task_title
+
+        task = TASKS.get(self.task)
+        if (
+            task is not None
+            and task.shows_goals
+            and all(episode.infos.get("states", episode.observations).ndim == 2 for episode in self)
+        ):
+            return plot_traces({demonstrator_title(self): self})
+        return plot_episodes(self.episodes, None, task_title(self.task))
 
     def __iter__(self) -> Iterator[Episode]:
         return iter(self.episodes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
+from pidm_nav.comparison import Comparison
 from pidm_nav.episode import Episode
 from pidm_nav.rollout import EvalResult, Policy, Rollout, evaluate, rollout
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PAPER_TASKS",
     "TASKS",
+    "Comparison",
     "Episode",
     "EvalResult",
     "Layout",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ def progress_bar(
     if not show or not (terminal.is_terminal or terminal.is_jupyter):
         yield lambda steps=1, note="": None
         return
+    if terminal.is_jupyter:
+        yield from _notebook_bar(title, total, done)
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     class Bar(Progress):
@@ -110,3 +114,22 @@ def progress_bar(
             progress.update(bar, advance=steps, **fields)
 
         yield advance
+
+
+def _notebook_bar(title: str, total: int, done: int) -> Iterator[Advance]:
+    """Show a bar in a notebook, where rich needs ipywidgets for its own."""
+    import IPython.display
+
+    notebook: Any = IPython.display
+    handle = notebook.display(notebook.HTML(""), display_id=True)
+
+    def advance(steps: int = 1, note: str = "") -> None:
+        nonlocal done
+        done += steps
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        handle.update(notebook.HTML(f"{escape(title)} {bar} {done:,}/{total:,} {escape(note)}"))
+
+    try:
+        yield advance
+    finally:
+        handle.update(notebook.HTML(""))

@@ -73,6 +73,14 @@ class Episode:
         goals = f", {self.goals_reached} goals" if "goals_reached" in self.infos else ""
         return f"Episode({len(self)} steps{goals}, return {self.rewards.sum():g}, {end}, seed {self.seed})"
 
+    def _repr_html_(self) -> str:
+        from pidm_nav.demos.dataset import infer_task
+        from pidm_nav.plots import html, plot_episodes
+        from pidm_nav.tasks import TASKS
+
+        task = infer_task(self.observations)  # an episode does not say which map it was played on
+        return html(self, lambda: plot_episodes([self], TASKS[task].layout() if task else None, ""))
+
     @property
     def goals_reached(self) -> int:
         """The number of goals reached by the end; 0 if the environment reports none."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,7 @@ import numpy as np
 from pidm_nav.console import printable
 from pidm_nav.files import atomic_file
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.state import POSITION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
     from pidm_nav.demos.dataset import DemoDataset
+    from pidm_nav.episode import Episode
     from pidm_nav.world2d.layout import Layout
 
 AGENT_TITLES = {"bc": "BC", "pidm": "PIDM", "retrieval-bc": "Retrieval BC"}
@@ -28,6 +33,7 @@ OTHER_AGENT_COLORS = ("#8540c9", "#b3860b")
 DEMONSTRATOR_TITLES = {"human": "human", "human-like": "human-like", "astar": "A*"}
 # Blue and orange are the paper's colors for people and for the planner.
 DEMONSTRATOR_COLORS = {"human": "#1f77b4", "human-like": "#9467bd", "astar": "#ff7f0e"}
+OUTCOME_COLORS = {"complete": "#0b8a5f", "not complete": "#b3261e"}
 OTHER_DEMONSTRATOR_COLORS = ("#2ca02c", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f")
 
 
@@ -86,12 +92,13 @@ def color_by_demonstrator(items: Sequence[Any]) -> dict[str, str]:
 
 
 def panels(count: int, width: float = 4.6, height: float = 4.6, columns: int = 2) -> tuple[Figure, list[Axes]]:
-    """Make a figure of panels, each of a size in inches and so many per row."""
+    """Make a figure of panels, each of a size in inches and so many per row; a notebook shows it."""
     from matplotlib.figure import Figure
 
     columns = min(count, columns)
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained", dpi=150)
+    figure._repr_png_ = lambda: png(figure)  # type: ignore[attr-defined]  # it is not one of pyplot's
     axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
     for spare in axes[count:]:
         spare.set_visible(False)
@@ -118,6 +125,40 @@ def draw_room(ax: Axes, layout: Layout) -> None:
         stroke = withStroke(linewidth=2.5, foreground="white")
         number.set(path_effects=[stroke], fontsize=9, fontweight="bold", zorder=9)
     ax.spines[:].set_visible(False)
+
+
+def draw_episodes(ax: Axes, episodes: Sequence[Episode], layout: Layout | None) -> None:
+    """Draw where episodes of state vectors went on their map or, without one, the return as it grew."""
+    from matplotlib.collections import LineCollection
+
+    style: Any = {"linewidths": 0.8, "alpha": float(np.clip(14 / len(episodes), 0.3, 0.9)), "capstyle": "round"}
+    if layout is None:
+        returns = [np.append(0.0, episode.rewards.cumsum(dtype=np.float64)) for episode in episodes]
+        lines = [np.column_stack([np.arange(len(each)), each]) for each in returns]
+        ax.add_collection(LineCollection(lines, colors=OTHER_AGENT_COLORS[0], **style))
+        ax.autoscale_view()
+        ax.set(xlabel="step", ylabel="return so far")
+        tidy(ax)
+        return
+    draw_room(ax, layout)
+    entries = {}
+    for (label, color), success in zip(OUTCOME_COLORS.items(), (True, False), strict=True):
+        traces = [episode.observations[:, POSITION] for episode in episodes if episode.success == success]
+        if traces:
+            ax.add_collection(LineCollection(traces, colors=color, **style))
+            x, y = np.array([trace[-1] for trace in traces]).T
+            ax.scatter(x, y, s=18, color=color, marker="o" if success else "x", linewidths=1.2, zorder=8)
+            entries[f"{label} ({len(traces)})"] = color
+    place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2, "handlelength": 1.4}
+    ax.legend(handles=legend_entries(entries, linewidth=2.5), frameon=False, fontsize=9, **place)
+
+
+def plot_episodes(episodes: Sequence[Episode], layout: Layout | None, title: str) -> Figure:
+    """Draw episodes, as `draw_episodes` does, in a figure of their own."""
+    figure, (ax,) = panels(1, width=4.2, height=4.75 if layout else 3.2)
+    draw_episodes(ax, episodes, layout)
+    ax.set_title(title, fontsize=12)
+    return figure
 
 
 def draw_band(ax: Axes, x: Sequence[float], values: Any, color: str, label: str | None = None) -> None:
@@ -164,16 +205,37 @@ def check_figure_name(path: str | Path) -> None:
 
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Save a figure in the format that its file name's suffix says; equal figures give equal files."""
+    check_figure_name(path)
+    with atomic_file(path) as temporary:
+        _write(figure, temporary, Path(path).suffix[1:].lower())
+
+
+def _write(figure: Figure, file: Path | io.BytesIO, kind: str, **settings: Any) -> None:
     import matplotlib
     from matplotlib.axis import Tick
     from matplotlib.text import Text
 
-    check_figure_name(path)
-    kind = Path(path).suffix[1:].lower()
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     numbers = {label for tick in figure.findobj(Tick) for label in tick.findobj(Text)}
     for text in set(figure.findobj(Text)) - numbers:  # names may hold dollar signs and control characters
         text.set(text=printable(text.get_text()), parse_math=False)
-    settings: Any = {"svg.hashsalt": "pidm-nav", "pdf.fonttype": 42}
-    with atomic_file(path) as temporary, matplotlib.rc_context(settings):
-        figure.savefig(temporary, format=kind, metadata=undated.get(kind))
+    rc: Any = {"svg.hashsalt": "pidm-nav", "pdf.fonttype": 42}
+    with matplotlib.rc_context(rc):
+        figure.savefig(file, format=kind, metadata=undated.get(kind), **settings)
+
+
+def png(figure: Figure, dpi: int = 90) -> bytes:
+    """Return a figure as a PNG file, which notebooks show."""
+    file = io.BytesIO()
+    _write(figure, file, "png", dpi=dpi)
+    return file.getvalue()
+
+
+def html(described: object, draw: Callable[[], Figure], text: str = "") -> str:
+    """Return what a notebook shows of an object: its one line, more HTML if there is some, and a small picture."""
+    shown = f"<pre>{escape(repr(described))}</pre>{text}"
+    try:
+        picture = b64encode(png(draw(), dpi=64)).decode()
+    except Exception:  # whatever is wrong with the picture, the object must be shown
+        return shown
+    return f'{shown}<img src="data:image/png;base64,{picture}" alt="">'

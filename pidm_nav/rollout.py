@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 from pidm_nav.episode import Episode
 from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
 from pidm_nav.tasks import Task, find_task
-from pidm_nav.video import write_video
+from pidm_nav.video import Clip, write_video
+from pidm_nav.world2d.layout import Layout
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 Rows = VectorEnv[Any, Any, Any]
@@ -186,8 +190,7 @@ class EvalResult:
     returns: NDArray[np.float64] = field(init=False)  # sum of rewards
 
     def __post_init__(self) -> None:
-        layout = self.task.layout(self.env_kwargs)
-        num_goals = self.task.num_goals or (layout.num_goals if layout is not None else 0)
+        num_goals = self.num_goals
         derived: dict[str, list[Any]] = {
             "seeds": [episode.seed for episode in self.episodes],
             "goal_ratio": [e.goals_reached / num_goals if num_goals else float(e.success) for e in self.episodes],
@@ -197,6 +200,12 @@ class EvalResult:
         }
         for name, values in derived.items():
             object.__setattr__(self, name, np.array(values))
+
+    @property
+    def num_goals(self) -> int:
+        """The number of goals of the task or of the map; 0 if the environment has none."""
+        layout = self.task.layout(self.env_kwargs)
+        return self.task.num_goals or (layout.num_goals if layout is not None else 0)
 
     @property
     def measure(self) -> str:
@@ -224,15 +233,28 @@ class EvalResult:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95% bootstrap interval of the mean score."""
-        scores, rng = self.scores, np.random.default_rng(0)
-        means = [scores[rng.integers(len(scores), size=len(scores))].mean() for _ in range(2000)]
-        low, high = np.percentile(means, [2.5, 97.5])
-        return float(low), float(high)
+        return mean_interval(self.scores)
 
     def __repr__(self) -> str:
         low, high = self.interval
         score = f"{self.measure} {self.scores.mean():.3f} [{low:.3f}, {high:.3f}]"
         return f"EvalResult({self.task.name}, {len(self.episodes)} episodes, {score}, success {self.success_rate:.2f})"
+
+    def _repr_html_(self) -> str:
+        from pidm_nav.plots import html
+
+        return html(self, self.plot)
+
+    def plot(self) -> Figure:
+        """Draw where the episodes went on their map or, where there is none to draw on, how their returns grew."""
+        from pidm_nav.plots import plot_episodes
+
+        return plot_episodes(self.episodes, self.drawn_layout, self.task.title)
+
+    @property
+    def drawn_layout(self) -> Layout | None:
+        """The map that the episodes' states are places on, if there is one."""
+        return self.task.layout(self.env_kwargs) if self.task.shows_goals else None
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per episode, of plain JSON types."""
@@ -262,9 +284,27 @@ class EvalResult:
             raise ValueError(f"episode {episode} was not filmed: call evaluate(..., film={episode})")
         return self.task.draw(self.episodes[episode].observations, self.env_kwargs, size)
 
-    def video(self, path: str | Path, episode: int = 0, size: int = 400, fps: float | None = None) -> Path:
-        """Write an episode to an mp4 or GIF file, by default at the speed at which a person plays."""
-        return write_video(self.frames(episode, size), path, fps or self.task.fps)
+    @overload
+    def video(self, path: str | Path, episode: int = 0, size: int = 400, fps: float | None = None) -> Path: ...
+    @overload
+    def video(self, path: None = None, episode: int = 0, size: int = 400, fps: float | None = None) -> Clip: ...
+    def video(
+        self, path: str | Path | None = None, episode: int = 0, size: int = 400, fps: float | None = None
+    ) -> Path | Clip:
+        """Write an episode to an mp4 or GIF file or, without a path, return a clip that notebooks show.
+
+        It plays at the speed at which a person plays, unless `fps` is given.
+        """
+        frames, fps = self.frames(episode, size), fps or self.task.fps
+        return Clip(frames, fps) if path is None else write_video(frames, path, fps)
+
+
+def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95% bootstrap interval of the mean of values (E,)."""
+    rng = np.random.default_rng(0)
+    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(2000)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
 
 
 def evaluate(

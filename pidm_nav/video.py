@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -112,12 +114,7 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
     """
     path = Path(path)
     check_video_name(path)
-    if every < 1 or not 0.1 <= fps <= 1000:
-        raise ValueError(f"every is {every} and fps is {fps}: use at least 1, and 0.1 to 1000 frames per second")
-    kept = list(frames)
-    kept = kept[::every] + (kept[-1:] if (len(kept) - 1) % every else [])  # the last frame shows how it ends
-    if not kept or any(frame.shape != kept[0].shape for frame in kept):
-        raise ValueError(f"cannot write '{path}': a video needs frames, at least one and all of one shape")
+    kept = _kept(frames, fps, every)
     with atomic_file(path) as temporary:
         if path.suffix.lower() == ".gif":
             _write_gif(kept, temporary, fps / every)
@@ -126,7 +123,33 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
     return path
 
 
-def _write_gif(frames: list[Frame], path: Path, fps: float) -> None:
+class Clip:
+    """A film that notebooks show: a GIF in memory, of every n-th frame."""
+
+    def __init__(self, frames: Iterable[Frame], fps: float = 30, every: int = 3) -> None:
+        kept, file = _kept(frames, fps, every), io.BytesIO()
+        _write_gif(kept, file, fps / every)
+        self.gif, self.length = file.getvalue(), len(kept)
+
+    def __repr__(self) -> str:
+        return f"Clip({self.length} frames, {len(self.gif) / 1000:.0f} kB; a notebook shows it)"
+
+    def _repr_html_(self) -> str:
+        return f'<img src="data:image/gif;base64,{b64encode(self.gif).decode()}" alt="{self!r}">'
+
+
+def _kept(frames: Iterable[Frame], fps: float, every: int) -> list[Frame]:
+    """Return every n-th frame and the last one, which shows how it ends."""
+    if every < 1 or not 0.1 <= fps <= 1000:
+        raise ValueError(f"every is {every} and fps is {fps}: use at least 1, and 0.1 to 1000 frames per second")
+    kept = list(frames)
+    kept = kept[::every] + (kept[-1:] if (len(kept) - 1) % every else [])
+    if not kept or any(frame.shape != kept[0].shape for frame in kept):
+        raise ValueError("a video needs frames: give at least one, and all of one shape")
+    return kept
+
+
+def _write_gif(frames: list[Frame], path: Path | io.BytesIO, fps: float) -> None:
     """Write all frames with one palette, so that what does not move is stored once."""
     from PIL import Image
 

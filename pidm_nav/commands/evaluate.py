@@ -3,100 +3,181 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
-from gymnasium import spaces
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
+from pidm_nav.commands.record import OBSERVED, _load, named_expert
+from pidm_nav.comparison import Comparison
 from pidm_nav.console import counted, print_table, progress_bar, say
+from pidm_nav.demos.experts import EXPERTS
+from pidm_nav.files import writable_folder, write_json, write_rows
 from pidm_nav.limits import check_number
-from pidm_nav.rollout import episode_seeds, evaluate, rollout
-from pidm_nav.tasks import find_task
+from pidm_nav.rollout import EvalResult, Policy, episode_seeds, evaluate, rollout
+from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name
+
+if TYPE_CHECKING:
+    from pidm_nav.agents import NavPolicy
 
 DYNAMICS = ("noise_std", "clip_noise", "realtime")  # as the command line says, whatever they were in training
 
-Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+Agents = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...")]
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Roll a trained agent out and count the goals that it reaches in order.
+    """Roll agents out and count the goals that they reach in order; several play the same episodes and are compared.
+
+    Several agents are compared with the first one: the difference with its 95% bootstrap interval over episodes, and
+    the p-value of Wilcoxon's signed-rank test, which is paired by episode.
 
     Example: pidm-nav evaluate runs/x --episodes 50 --video out.mp4
     """
 
-    folder: Folder
-    """Folder that train wrote."""
+    agents: Agents
+    """Agents: folders that train wrote, or experts (astar, human-like; in 3D scripted)."""
     task: str | None = None
-    """Task to play; by default the one that the agent was trained on. Another one must have the same observations."""
+    """Task to play; by default the one that the agents were trained on. Another one must have the same observations."""
     episodes: int | None = None
     """Number of episodes; by default 50 where many run at once, and 10 otherwise."""
     seed: int = 0
     """Seed of the first episode; episode i has seed + i, the same for every agent."""
     env: EnvArguments = field(default_factory=EnvOptions)
     per_episode: bool = False
-    """Print a line for every episode."""
+    """Print a line for every agent and episode."""
+    csv: Path | None = None
+    """Write a line for every agent and episode to this CSV file."""
+    json: Path | None = None
+    """Write the same lines to this JSON file."""
     video: Path | None = None
-    """Write one episode to this .mp4 or .gif file."""
+    """Write one episode to this .mp4 or .gif file, with several agents side by side."""
     video_episode: int | None = None
     """Number of the episode that --video writes, counted from 0; by default the first."""
     render: bool = False
-    """Show one episode in a window."""
+    """Show one episode of each agent in a window."""
 
     def run(self) -> None:
-        """Evaluate the agent and print what it reached."""
-        from pidm_nav.agents import load_agent
-
+        """Evaluate the agents and print what they reached."""
         episode_seeds(1 if self.episodes is None else self.episodes, self.seed)
-        if self.video is not None:
-            check_video_name(self.video)
-        elif self.video_episode is not None:
-            raise ValueError("--video-episode says which episode --video writes: add --video with a file's name")
-        agent = load_agent(self.folder)
-        trained_on = find_task(str(agent.description.get("task", "unknown")))
-        known = agent.description.get("env_kwargs", {})
-        known = {name: value for name, value in known.items() if trained_on.world is None or name not in DYNAMICS}
-        task, arguments = self.env.resolve(self.task or trained_on.name, known)
-        with closing(task.make(**arguments)) as env:
-            trained = f"the agent was trained on {trained_on.name}: it cannot"
-            _check_space(
-                agent.observation_space, env.observation_space, f"{trained} see the observations of {task.name}"
-            )
-            _check_space(agent.action_space, env.action_space, f"{trained} take the actions of {task.name}")
+        self._check_files()
+        task, players = self._players()
         episodes = self.episodes if self.episodes is not None else 50 if task.rows > 1 else 10
         film = None if self.video is None else (self.video_episode or 0)
         if film is not None:
             check_number("--video-episode", film, 0, episodes - 1)
         began = time.perf_counter()
-        with progress_bar(f"{agent.name} on {task.name}", episodes) as progress:
-            result = evaluate(agent, task, episodes, self.seed, film=film, progress=progress, **arguments)
+        results = {}
+        with progress_bar(f"{', '.join(players)} on {task.name}", episodes * len(players)) as progress:
+            for name, (policy, arguments) in players.items():
+                results[name] = evaluate(policy, task, episodes, self.seed, film=film, progress=progress, **arguments)
         seconds = time.perf_counter() - began
+        comparison = Comparison(results)
+        rows = comparison.episodes()
         if self.per_episode:
-            print_table(result.table())
-        low, high = result.interval
-        reached = f"{result.measure} {result.scores.mean():.3f} ({low:.3f} to {high:.3f})"
-        if result.measure == "goal ratio":
-            reached = f"{result.mean_goal_ratio:.1%} of the goals reached ({low:.1%} to {high:.1%})"
-        complete = f"{result.success_rate:.0%} of {counted(episodes, 'episode')} complete"
-        steps = f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s"
-        say(f"{agent.name} on {task.name}: {reached}, {complete}, {steps}")
+            print_table(rows if len(rows) > episodes else comparison.first.table())
+        if len(results) == 1:
+            ((name, (policy, _)),) = players.items()
+            _say_result(getattr(policy, "name", name), comparison.first, seconds)
+        else:
+            same = f"the same {counted(episodes, 'episode')} for all; took {seconds:.1f} s"
+            print_table(comparison.shown(), title=f"{task.name}, {same}")
+        if self.csv is not None:
+            write_rows(self.csv, rows)
+        if self.json is not None:
+            write_json(self.json, rows, indent=1)
         if self.video is not None and film is not None:
-            result.video(self.video, film)
+            shown: Any = comparison.first if len(results) == 1 else comparison
+            shown.video(self.video, film)
             say(f"episode {film} is in {self.video}")
-        if self.render:
+        for policy, arguments in players.values() if self.render else ():
             with closing(task.make_vec(1, render_mode="human", **arguments)) as window:
-                rollout(agent, window, [self.seed + (film or 0)])
+                rollout(policy, window, [self.seed + (film or 0)])
+
+    def _check_files(self) -> None:
+        """Refuse files that cannot be written, before any work is done for them."""
+        if self.video is not None:
+            check_video_name(self.video)
+        elif self.video_episode is not None:
+            raise ValueError("--video-episode says which episode --video writes: add --video with a file's name")
+        for option, path in {"--csv": self.csv, "--json": self.json, "--video": self.video}.items():
+            if path is not None and path.is_dir():
+                raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
+            if path is not None:
+                writable_folder(path.parent, option)
+
+    def _players(self) -> tuple[Task, dict[str, Player]]:
+        """Return the task, and each agent with the arguments of its environment."""
+        if not self.agents:
+            raise ValueError(f"no agent given: name folders that train wrote, or {', '.join(EXPERTS)}")
+        for name in self.agents:
+            if self.agents.count(name) > 1:
+                raise ValueError(f"'{name}' is given twice: compare it with another agent")
+        trained = {name: _load(name) for name in self.agents if name not in EXPERTS}
+        tasks = {name: find_task(str(agent.description.get("task", "unknown"))) for name, agent in trained.items()}
+        first = next(iter(trained), "")
+        for name in trained if self.task is None else ():
+            if tasks[name].name != tasks[first].name:
+                both = f"{first} was trained on {tasks[first].name} and {name} on {tasks[name].name}"
+                raise ValueError(f"{both}: give agents of one task")
+        players: dict[str, Player] = {}
+        for name in self.agents:
+            own = name if name in trained else first  # an expert plays where the first trained agent does
+            known = trained[own].description.get("env_kwargs", {}) if own else {}
+            ours = own and tasks[own].world is not None
+            known = {key: value for key, value in known.items() if not (ours and key in DYNAMICS)}
+            task, arguments = self.env.resolve(self.task or (tasks[own].name if own else None), known)
+            if name in trained:
+                _check_spaces(name, trained[name], tasks[name], task, arguments)
+            policy = trained.get(name) or named_expert(name, task, arguments, self.seed)
+            players[name] = Player(policy, arguments)
+        _check_worlds(task, players)
+        return task, players
 
 
-def _check_space(own: spaces.Box, given: spaces.Space[Any], problem: str) -> None:
-    """Refuse a task whose space is not the one that the agent was trained with."""
+class Player(NamedTuple):
+    """Who plays, and the arguments of the environment that it plays in."""
+
+    policy: Policy
+    arguments: dict[str, Any]
+
+
+def _check_spaces(name: str, agent: NavPolicy, trained_on: Task, task: Task, arguments: dict[str, Any]) -> None:
+    """Refuse a task whose observations or actions are not those that the agent was trained with."""
     from pidm_nav.agents.policy import same_space
 
-    if not same_space(own, given):
-        difference = f"shape {given.shape} instead of {own.shape}" if own.shape != given.shape else "other bounds"
-        raise ValueError(f"{problem}, which have {difference}")
+    with closing(task.make(**arguments)) as env:
+        pairs = (
+            (agent.observation_space, env.observation_space, "see the observations"),
+            (agent.action_space, env.action_space, "take the actions"),
+        )
+    for own, given, does in pairs:
+        if not same_space(own, given):
+            difference = f"shape {given.shape} instead of {own.shape}" if own.shape != given.shape else "other bounds"
+            problem = f"{name} was trained on {trained_on.name}: it cannot {does} of {task.name}"
+            raise ValueError(f"{problem}, which have {difference}")
+
+
+def _check_worlds(task: Task, players: Mapping[str, Player]) -> None:
+    """Refuse agents whose worlds differ in more than what is observed: their episodes would not be the same."""
+    worlds = {name: {**task.defaults, **player.arguments} for name, player in players.items()}
+    (first, own), *others = worlds.items()
+    for name, other in others:
+        for key in sorted((own.keys() | other.keys()) - set(OBSERVED)):
+            if own.get(key) != other.get(key):
+                raise ValueError(f"{first} and {name} were trained with different {key}: evaluate them one by one")
+
+
+def _say_result(name: str, result: EvalResult, seconds: float) -> None:
+    low, high = result.interval
+    reached = f"{result.measure} {result.scores.mean():.3f} ({low:.3f} to {high:.3f})"
+    if result.measure == "goal ratio":
+        reached = f"{result.mean_goal_ratio:.1%} of the goals reached ({low:.1%} to {high:.1%})"
+    complete = f"{result.success_rate:.0%} of {counted(len(result.episodes), 'episode')} complete"
+    steps = f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s"
+    say(f"{name} on {result.task.name}: {reached}, {complete}, {steps}")

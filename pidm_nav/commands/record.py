@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.players import Rival
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_frames
+from pidm_nav.rollout import Policy
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, write_video
 
@@ -175,11 +177,16 @@ def _load(folder: str) -> NavPolicy:
     return load_agent(folder)
 
 
+def named_expert(name: str, task: Task, env_kwargs: Mapping[str, Any], seed: int) -> Policy:
+    """Make an expert that was named on the command line, for a task or for a map of one's own."""
+    layout = task.layout(env_kwargs) if "layout" in env_kwargs and name in task.experts else None
+    return make_expert(name, layout or task, **({} if name == "astar" else {"seed": seed}))
+
+
 def _make_rival(agent: NavPolicy | str, task: Task, env_kwargs: dict[str, Any], seed: int) -> Rival:
     """Return an expert or a trained agent, in an environment with the person's dynamics and its own observations."""
     if isinstance(agent, str):
-        layout = task.layout(env_kwargs) if "layout" in env_kwargs and agent in task.experts else None
-        expert = make_expert(agent, layout or task, **({} if agent == "astar" else {"seed": seed}))
+        expert = named_expert(agent, task, env_kwargs, seed)
         return Rival("A*" if agent == "astar" else agent, expert, task.make_vec(1, **env_kwargs))
     from pidm_nav.agents.policy import same_space
 

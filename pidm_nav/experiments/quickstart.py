@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.comparison import Comparison
 from pidm_nav.console import Advance
 from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
@@ -34,10 +35,10 @@ from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import EVALUATION_SEED, TRAINED_WITH, Sweep, run_job, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
-from pidm_nav.rollout import evaluate
+from pidm_nav.rollout import EvalResult, evaluate
 from pidm_nav.tasks import find_task
 from pidm_nav.version import __version__
-from pidm_nav.video import side_by_side, write_video
+from pidm_nav.video import write_video
 
 MARK = "quickstart.json"
 GIF = "bc-and-pidm.gif"
@@ -162,7 +163,7 @@ def _animate(plan: Plan, out: Path) -> str:
         raise ValueError(f"the results in '{out / 'sweeps'}' were changed: delete that folder")
     bc, pidm = np.array(goals).swapaxes(0, 1)  # (seeds, episodes) each
     seed, number = typical_pair(bc, pidm)
-    films, counts = [], []
+    shown: dict[str, EvalResult] = {}
     for cell in cells[seed]:
         kept, folder = Path(str(sweep.keep_agents)) / cell.name, out / "agents" / cell.agent
         if not (kept / TRAINED_WITH).is_file() and not (folder / TRAINED_WITH).is_file():
@@ -172,17 +173,10 @@ def _animate(plan: Plan, out: Path) -> str:
                 shutil.rmtree(folder)
             folder.parent.mkdir(exist_ok=True)
             kept.replace(folder)
-        result = evaluate(load_agent(folder), plan.task, plan.episodes, EVALUATION_SEED)
-        films.append(result.frames(number, PANE))
-        counts.append(result.episodes[number].infos["goals_reached"])
-    num_goals, longest = find_task(plan.task).num_goals, max(map(len, films))
-    frames = []
-    for step in [*range(longest), *[longest - 1] * (EVERY * PAUSE)]:
-        now = [min(step, len(film) - 1) for film in films]  # the agent that is done waits
-        reached = [int(count[at]) for count, at in zip(counts, now, strict=True)]
-        titles = [f"{agent_title(agent)}: {n} of {num_goals} goals" for agent, n in zip(AGENTS, reached, strict=True)]
-        frames.append(side_by_side([film[at] for film, at in zip(films, now, strict=True)], titles))
-    write_video(frames, out / GIF, fps=30, every=EVERY)
+        played = evaluate(load_agent(folder), plan.task, plan.episodes, EVALUATION_SEED)
+        shown[agent_title(cell.agent)] = played
+    frames, num_goals = Comparison(shown).frames(number, PANE), find_task(plan.task).num_goals
+    write_video(frames + frames[-1:] * (EVERY * PAUSE), out / GIF, fps=30, every=EVERY)
     shutil.rmtree(str(sweep.keep_agents), ignore_errors=True)
     return (
         f"the middle one of {bc.size} episodes by PIDM's lead: training seed {seed}, episode seed "
