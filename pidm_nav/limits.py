@@ -12,7 +12,10 @@ MAX_CELLS = 100_000  # characters of a map
 MAX_ROWS = 262_144  # environments that are stepped at once
 MAX_BATCH = 2**30  # bytes of the observations of one step, of all rows together
 MAX_STEPS = 1_000_000_000  # steps of an episode
-MAX_EPISODES = 100_000  # episodes of one evaluation or collection
+MAX_EPISODES = 100_000  # episodes of one evaluation, collection or file
+MAX_INFOS = 32  # different infos of an episode in a file
+MAX_NUMBERS = 2**28  # bytes of a file's arrays but images, each number counted with at least the four of a float32
+MAX_IMAGES = 2**31  # bytes of a file's images
 MAX_SEED = 10**18  # fits into 64 bits, also with the number of an episode added
 MAX_FEATURES = 100_000  # distractors that are appended to an observation
 

@@ -288,7 +288,7 @@ def test_info_prints_what_files_say_as_it_is(tmp_path, capsys):
 
 
 def test_leftovers_of_dead_processes_are_ignored_and_removed(four_room, tmp_path):
-    name = f".there.{socket.gethostname()}-{2**22 + 1}.tmp.npz"  # no process has such a number
+    name = f".there.{socket.gethostname()}-{2**22 + 1}-0.tmp.npz"  # no process has such a number
     (tmp_path / name).write_text("half a file")
     run("demos", "convert", four_room, tmp_path / "there.npz")
     assert os.listdir(tmp_path) == ["there.npz"]

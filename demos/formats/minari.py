@@ -18,9 +18,10 @@ import numpy as np
 
 from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats.schema import MAX_EPISODES, MAX_INFOS, Origin, check_size
+from pidm_nav.demos.formats.schema import Origin, check_size
 from pidm_nav.episode import Episode
 from pidm_nav.files import temporary_folder
+from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
 from pidm_nav.tasks import find_task
 
 ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store

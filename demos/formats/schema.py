@@ -9,10 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-MAX_EPISODES = 100_000
-MAX_INFOS = 32  # different infos of an episode
-MAX_NUMBERS = 2**28  # bytes of all arrays but images, each number counted with at least the four of a float32
-MAX_IMAGES = 2**31  # bytes of all images
+from pidm_nav.limits import MAX_IMAGES, MAX_NUMBERS
 
 
 class Origin(msgspec.Struct):
@@ -23,7 +20,7 @@ class Origin(msgspec.Struct):
 
 
 class TooLarge(ValueError):
-    """Raised for a dataset that is larger than the limits above."""
+    """Raised for a dataset that is larger than the limits."""
 
 
 def check_size(arrays: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
