@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import tyro
 
-from pidm_nav.console import say
+from pidm_nav.console import counted, say
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.experts.play import play
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.tasks import PAPER_TASKS, find_task
+
+LITTLE_USE = 0.2  # a part of the actions' variance; an agent whose actions the future changes less hardly uses it
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Train:
     def run(self) -> None:
         """Train the agent and say where it is."""
         from pidm_nav.agents import Preset, train
+        from pidm_nav.agents.train import env_arguments
 
         settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
         dataset, seed = self.dataset, settings.training.seed
@@ -82,14 +86,24 @@ class Train:
             dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         files = {f"{part}_data": getattr(self, f"{part}_demos", None) for part in ("predictor", "idm")}
-        more: Any = {name: load_demos(file) for name, file in files.items() if file is not None}
+        more: Any = {}
+        if files["idm_data"] == "play":
+            steps = getattr(self, "play_steps")  # noqa: B009 (of the command for PIDM)
+            more["idm_data"] = played = play(dataset.task, steps, seed, **env_arguments(dataset))
+            say(f"collected {played.num_steps:,} transitions of play in {counted(len(played), 'episode')}")
+        more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}
         began = time.perf_counter()
-        train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **more)
+        agent = train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **more)
         seconds = time.perf_counter() - began
         say(
             f"{self.agent} learned {dataset.task} from {len(dataset)} demonstrations ({dataset.num_steps:,} steps) "
             f"in {seconds:.1f} s\nsaved to {folder}; next: pidm-nav evaluate {folder}"
         )
+        if "future_use" in agent.description:
+            use = agent.description["future_use"]
+            say(f"another future changes its actions by {use:.0%} of their variance")
+            if use < LITTLE_USE:
+                say("warning: it hardly looks at the future, as BC does not: try --idm change or --idm-demos play")
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,9 @@ class TrainPIDM(Train):
     predictor_demos: str | None = None
     """More demonstrations for the state predictor, which does not use their actions."""
     idm_demos: str | None = None
-    """More demonstrations, of any quality, for the inverse dynamics model."""
+    """More demonstrations, of any quality, for the inverse dynamics model; `play` collects random actions for it."""
+    play_steps: int = 2000
+    """Number of transitions that `--idm-demos play` collects."""
 
 
 @dataclass(frozen=True)
