@@ -56,6 +56,7 @@ class NavPolicy(Remembering, nn.Module, ABC):
     trainable: ClassVar[bool] = True  # whether gradient steps do anything
     presets: ClassVar[Mapping[str, Preset]] = {
         "fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),
+        "paper-fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),  # the paper's networks, in fewer steps
         "paper": Preset(
             AgentConfig(scale_observations=False),
             TrainConfig(learning_rate=1e-5, final_learning_rate=1e-5, gradient_clip=None, **PAPER),

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from pidm_nav import PAPER_TASKS, collect, load_demos, make_expert
+from pidm_nav import PAPER_TASKS, collect, load_agent, load_demos, make_expert
 from pidm_nav.cli import main
 from pidm_nav.demos.experts.play import Play, play
 
@@ -48,6 +48,34 @@ def test_the_command_collects_play_of_any_task(tmp_path: Path) -> None:
         data = load_demos(out)
         assert len(data) == 2 and data.source["settings"]["expert"] == "play"
     assert load_demos(tmp_path / "zigzag.npz").env_kwargs == {"random_start": True}
+
+
+def test_states_alone_and_play_train_pidm_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    states, out = str(tmp_path / "states.npz"), tmp_path / "agent"
+    main(["demos", "convert", "zigzag/human-like", states, "--drop-actions"])
+    assert load_demos(states).action_dim == 0
+    small = ["--demos", states, "--num-demos", "1", "--steps", "60", "--out", str(out)]
+    main(["train", *small, "--idm-demos", "play", "--play-steps", "150"])
+    printed = capsys.readouterr().out
+    assert "collected 150 transitions of play in 3 episodes" in printed
+    assert "another future changes its actions by" in printed and "warning" not in printed
+    description = load_agent(out).description
+    assert description["idm_data"]["made_by"] == "play" and description["idm_data"]["total_steps"] == 150
+    for words in (["--agent", "bc"], []):
+        with pytest.raises(SystemExit):
+            main(["train", *small, *words, "--force"])
+        assert "these demonstrations have none" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["demos", "replay", states, "--check"])
+    assert "no actions" in capsys.readouterr().err
+
+
+def test_an_agent_that_does_not_look_at_the_future_is_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    networks = ["--idm", "states", "--encoder-sizes", "32", "32", "--head-sizes", "32", "--steps", "100"]
+    main(["train", "--task", "maze", "--num-demos", "1", *networks, "--out", str(tmp_path / "agent")])
+    assert "warning: it hardly looks at the future" in capsys.readouterr().out
 
 
 def test_what_cannot_be_played_is_refused() -> None:
