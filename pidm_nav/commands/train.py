@@ -37,8 +37,9 @@ class Train:
     num_demos: int | None = None
     """Number of demonstrations to train on, drawn with --seed; by default all of them."""
     preset: str | None = None
-    """Settings to start from: fast (seconds on a laptop) or paper; for images, pixels (train a CNN) or frozen (an
-    encoder that is not trained). By default fast, or what the images ask for."""
+    """Settings to start from: fast (seconds on a laptop), paper, or paper-fast (the paper's networks in fewer steps);
+    for images, pixels (train a CNN) or frozen (an encoder that is not trained). By default fast, or what the images
+    ask for."""
     out: Path | None = None
     """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
     force: bool = False
