@@ -32,6 +32,7 @@ class PIDMConfig(AgentConfig):
     end_to_end: bool = False  # Train the learned predictor through the inverse dynamics model as well.
     idm: Literal["states", "change"] = "states"  # What shows the future: its state, or the change that leads there.
     state_noise: float = 0.1  # Noise on the state beside a change, in standard deviations of demonstrated states.
+    change_noise: float = 0.3  # Noise on demonstrated changes, in units of the usual change.
     state_swap: float = 0.5  # Part of demonstrated changes that are shown beside the state of another one.
     idm_share: float = 0.8  # Part of each batch that comes from the inverse dynamics model's own data, if it has any.
 
@@ -49,11 +50,9 @@ class PIDMConfig(AgentConfig):
             raise ValueError("training on predicted futures takes one horizon, as the predictor has one")
         if not 0 < self.idm_share < 1:
             raise ValueError(f"idm_share is {self.idm_share}: it must be above 0 and below 1")
-        if self.state_noise < 0 or not 0 <= self.state_swap <= 1:
-            raise ValueError(
-                f"state_noise is {self.state_noise} and state_swap {self.state_swap}: the first must be 0 or more, the "
-                "second from 0 to 1"
-            )
+        for name in ("state_noise", "change_noise", "state_swap"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be from 0 to 1")
 
     @property
     def predicted(self) -> bool:
@@ -77,7 +76,8 @@ class PIDM(NavPolicy):
     idm="change": the change from state to future, in units of the usual change, beside an embedding of the state, which
     tells apart where the same change needs different actions. In demonstrations the state alone gives the action away,
     so in training half of their changes are shown beside the state of another one: what the change says then holds
-    in all states but those in which the data contradict it. Play needs no such help, as its actions are random.
+    in all states but those in which the data contradict it. Noise on changes fills the gaps between the few directions
+    that one demonstration shows. Play needs neither, as its actions are random.
     """
 
     name: ClassVar[str] = "pidm"
@@ -142,13 +142,16 @@ class PIDM(NavPolicy):
         actions: Tensor = self.head(self.head_input(now, future, which))
         return actions
 
-    def blurred(self, states: Tensor, swap: Tensor, rng: np.random.Generator) -> Tensor:
-        """Return the states to see beside changes in training: with noise and, where `swap` allows it, swapped."""
-        tensor, count = self.observations.tensor, len(states)
-        swap = swap & tensor(rng.random(count) < self.config.state_swap)
-        seen = torch.where(swap[:, None], states[tensor(rng.permutation(count))], states)
-        noise = tensor(rng.standard_normal(states.shape, dtype=np.float32))
-        return seen + self.config.state_noise * self.spread * noise
+    def disturbed(
+        self, states: Tensor, futures: Tensor, demonstrated: Tensor, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return states to see, and futures to reach, that keep training from learning actions by heart."""
+        tensor, config, own = self.observations.tensor, self.config, demonstrated[:, None]
+        swap = own & tensor(rng.random((len(states), 1)) < config.state_swap)
+        seen = torch.where(swap, states[tensor(rng.permutation(len(states)))], states)
+        noise = self.spread.sign() * tensor(rng.standard_normal((2, *states.shape), dtype=np.float32))
+        seen = seen + config.state_noise * self.spread * noise[0]
+        return seen, futures + own * config.change_noise * self.usual_change * noise[1]
 
     @torch.no_grad()
     def inverse_dynamics(self, states: ArrayLike, futures: ArrayLike, horizon: int | None = None) -> Array:
@@ -271,7 +274,7 @@ class PIDM(NavPolicy):
                 extra, targets = self.predictor.measure(states, targets), self.predictor(states)
             seen = None
             if self.sees_change and rng is not None:
-                seen = self.blurred(states, rows < self.own_rows, rng)
+                seen, targets = self.disturbed(states, targets, rows < self.own_rows, rng)
             actions = self(states, targets, which, seen)
         else:
             if samples.states.costly:  # any horizon: what several pairs of the batch need is encoded once

@@ -33,10 +33,10 @@ class Play:
     def __init__(self, task: str | Task | Layout, seed: int = 0, inertia: float = 0.9, **env_kwargs: Any) -> None:
         if not 0 <= inertia < 1:
             raise ValueError(f"inertia is {inertia}: it must be at least 0 and below 1")
-        self.space = spaces.Box(-1.0, 1.0, (2,))  # of any map
+        self.space: Any = spaces.Box(-1.0, 1.0, (2,))  # of any map
         if not isinstance(task, Layout):
             env = find_task(task).make(**env_kwargs)
-            self.space = env.action_space  # type: ignore[assignment] (tasks refuse to make other spaces)
+            self.space = env.action_space  # a Box: tasks refuse to make others
             env.close()
         if not self.space.is_bounded():
             raise ValueError(f"{self.space} has no bounds to play within: give the environment bounded actions")
