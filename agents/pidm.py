@@ -203,6 +203,7 @@ class PIDM(NavPolicy):
         usual = (future - now).square().mean(dim=0).sqrt()
         self.usual_change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
         self.spread.copy_(now.std(dim=0, correction=0))
+        self.visible.fill_(1.0)
         for data in others:
             states = np.concatenate([episode.observations for episode in data])
             if states.shape[1:] == self.visible.shape:  # others are refused when samples are made of them
