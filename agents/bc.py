@@ -26,8 +26,8 @@ class BC(NavPolicy):
     name: ClassVar[str] = "bc"
     presets: ClassVar[Mapping[str, Preset]] = {
         **NavPolicy.presets,
-        # what BC does best with on human demonstrations of Maze; PIDM does worse with it
-        "fast": Preset(AgentConfig(), TrainConfig(learning_rate=3e-3)),
+        # what BC does best with on human demonstrations of Maze; the paper's PIDM does worse with it
+        **dict.fromkeys(("fast", "paper-fast"), Preset(AgentConfig(), TrainConfig(learning_rate=3e-3))),
         "paper": Preset(
             AgentConfig(scale_observations=False),
             TrainConfig(learning_rate=1e-4, final_learning_rate=1e-6, decay_steps=50_000, **PAPER),

@@ -1,4 +1,4 @@
-"""The paper's networks: an encoder that ends in batch norm, and a head from embeddings to an action."""
+"""The networks: an encoder that ends in batch norm, as the paper's does, and a head from embeddings to an action."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ class Remembering:
 
 
 class Encoder(nn.Sequential):
-    """Linear and ReLU layers of the given sizes, then batch norm: (N, D) -> (N, sizes[-1]).
+    """Linear and ReLU layers of the given sizes, then batch norm unless told otherwise: (N, D) -> (N, sizes[-1]).
 
     Any module with an `output_size` that maps scaled states to embeddings can replace it: an agent takes one as
     `encoder=`.
     """
 
-    def __init__(self, input_size: int, sizes: Sequence[int] = (512, 1024, 256)) -> None:
+    def __init__(self, input_size: int, sizes: Sequence[int] = (512, 1024, 256), norm: bool = True) -> None:
         super().__init__()
         self.output_size = (input_size, *sizes)[-1]
         self.layers = nn.Sequential(*hidden_layers(input_size, sizes))
-        self.norm = nn.BatchNorm1d(self.output_size)
+        if norm:
+            self.norm = nn.BatchNorm1d(self.output_size)
 
 
 class Head(nn.Sequential):

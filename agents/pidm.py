@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, AgentConfig, Counts, Preset, TrainConfig
-from pidm_nav.agents.networks import Array, Head
+from pidm_nav.agents.networks import Array, Encoder, Head
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
@@ -26,10 +26,15 @@ class PIDMConfig(AgentConfig):
 
     horizons: Counts = (1,)  # Steps ahead, k, that the inverse dynamics model is trained with.
     act_horizon: int | None = None  # Steps ahead when acting; defaults to the smallest of the horizons.
-    predictor: str = "nearest"  # What predicts the future state: nearest, time or learned.
+    predictor: str = "nearest"  # What predicts the future state: nearest, follow, time or learned.
     distance: Distance = "l2"  # Distance between states for the nearest-neighbor predictor.
     train_on_predicted: bool = False  # Train on the predictor's future states instead of those in the data.
     end_to_end: bool = False  # Train the learned predictor through the inverse dynamics model as well.
+    idm: Literal["states", "change"] = "states"  # What shows the future: its state, or the change that leads there.
+    state_noise: float = 0.1  # Noise on the state beside a change, in standard deviations of demonstrated states.
+    change_noise: float = 0.3  # Noise on demonstrated changes, in units of the usual change.
+    state_swap: float = 0.5  # Part of demonstrated changes that are shown beside the state of another one.
+    idm_share: float = 0.8  # Part of each batch that comes from the inverse dynamics model's own data, if it has any.
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +48,11 @@ class PIDMConfig(AgentConfig):
             raise ValueError("end_to_end needs predictor 'learned': the others have nothing to train")
         if self.predicted and len(self.horizons) > 1:
             raise ValueError("training on predicted futures takes one horizon, as the predictor has one")
+        if not 0 < self.idm_share < 1:
+            raise ValueError(f"idm_share is {self.idm_share}: it must be above 0 and below 1")
+        for name in ("state_noise", "change_noise", "state_swap"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be from 0 to 1")
 
     @property
     def predicted(self) -> bool:
@@ -50,53 +60,98 @@ class PIDMConfig(AgentConfig):
         return self.train_on_predicted or self.end_to_end
 
 
+LARGEST_CHANGE = 4.0  # of a feature, in usual changes: beyond it, a wanted change only says the direction
+
 # for images, the paper's settings for its 3D world
 FRAMES: dict[str, Any] = {**FRAME_NETWORKS, "horizons": (1, 6, 11, 16, 21, 26), "predictor": "time"}
 
 
 class PIDM(NavPolicy):
-    """The paper's network: one encoder, 512-1024-256 with batch norm, for both states, then 256 and tanh."""
+    """An inverse dynamics model of one of two forms, and a predictor of its futures.
+
+    idm="states", the paper's: one encoder, 512-1024-256 with batch norm, for both states, then 256 and tanh. A step is
+    a small part of a room, so the embeddings are nearly equal, and while there are few demonstrations, it is easier to
+    learn the actions by heart from the state alone.
+
+    idm="change": the change from state to future, in units of the usual change, beside an embedding of the state, which
+    tells apart where the same change needs different actions. In demonstrations the state alone gives the action away,
+    so in training half of their changes are shown beside the state of another one: what the change says then holds
+    in all states but those in which the data contradict it. Noise on changes fills the gaps between the few directions
+    that one demonstration shows. Play needs neither, as its actions are random.
+    """
 
     name: ClassVar[str] = "pidm"
     config_class: ClassVar[type[AgentConfig]] = PIDMConfig
     presets: ClassVar[Mapping[str, Preset]] = {
         **NavPolicy.presets,
+        "fast": Preset(
+            PIDMConfig(idm="change", predictor="follow", encoder_sizes=(128, 128, 64), head_sizes=(128, 128)),
+            TrainConfig(learning_rate=2e-3, steps=1500, batch_size=64, loss="l1"),
+        ),
         "pixels": Preset(PIDMConfig(**FRAMES), TrainConfig(learning_rate=1e-3, **PIXELS)),
         "frozen": Preset(PIDMConfig(frames="random", **FRAMES), TrainConfig(learning_rate=1e-3, **FROZEN)),
     }
     config: PIDMConfig
     encoder: nn.Module
     predictor: StatePredictor
+    usual_change: Tensor
+    spread: Tensor
+    visible: Tensor
 
     def build(self, encoder: nn.Module | None) -> None:
         """Make encoder, head and predictor."""
         horizons = self.config.horizons
         self.horizon = self.config.act_horizon or min(horizons)
+        self.own_rows = 0  # rows of the samples that are demonstrations
+        self.sees_change = self.config.idm == "change"
+        if self.sees_change:
+            encoder = encoder or Encoder(self.state_size, self.config.encoder_sizes, norm=False)
+            self.register_buffer("usual_change", torch.ones(self.state_size))
+            self.register_buffer("spread", torch.zeros(self.state_size))
+            self.register_buffer("visible", torch.ones(self.state_size))
         self.encoder, size = self.make_encoder(encoder)
         one_hot = len(horizons) if len(horizons) > 1 else 0
-        self.head = Head(2 * size + one_hot, self.action_size, self.config.head_sizes)
-        if self.observations.moving and self.config.predicted:
+        beside = self.state_size if self.sees_change else size
+        self.head = Head(size + beside + one_hot, self.action_size, self.config.head_sizes)
+        if self.observations.moving and (self.config.predicted or self.sees_change):
             raise ValueError(
-                f"futures cannot be predicted while frames '{self.config.frames}' is trained: take a frozen encoder, "
-                "such as frames='random', or train on the data's futures"
+                f"futures cannot be predicted, nor changes measured, while frames '{self.config.frames}' is trained: "
+                "take a frozen encoder, such as frames='random', or train on the data's futures with idm='states'"
             )
         self.fitted_to: DemoDataset | None = None  # the states that the predictor is fitted to
         self.predictor = PREDICTORS[self.config.predictor](self.scale, self.config.distance, self.seed)
 
     def head_input(self, now: Tensor, future: Tensor, which: Tensor | int) -> Tensor:
-        """Join embeddings (N, E), and the one-hot of the horizon's index if several horizons are trained."""
+        """Join what tells of now and of the future, and the one-hot of the horizon's index if several are trained."""
         if len(self.config.horizons) == 1:
             return torch.cat([now, future], dim=1)
         index = torch.as_tensor(which, device=now.device).expand(len(now))
         one_hot = nn.functional.one_hot(index, len(self.config.horizons)).to(now.dtype)
         return torch.cat([now, future, one_hot], dim=1)
 
-    def forward(self, states: Tensor, futures: Tensor, which: Tensor | int = 0) -> Tensor:
-        """Return scaled actions (N, A) for scaled states and futures (N, D) and the index of the horizon."""
-        # one batch for both, so that batch norm sees states and futures alike
-        now, future = self.encoder(torch.cat([states, futures])).chunk(2)
+    def forward(self, states: Tensor, futures: Tensor, which: Tensor | int = 0, seen: Tensor | None = None) -> Tensor:
+        """Return scaled actions (N, A) for scaled states and futures (N, D) and the index of the horizon.
+
+        Beside a change, the states that are `seen` may be others than those that it begins in.
+        """
+        if self.sees_change:
+            now = self.encoder((states if seen is None else seen) * self.visible)
+            future = ((futures - states) / self.usual_change).clamp(-LARGEST_CHANGE, LARGEST_CHANGE)
+        else:  # one batch for both, so that batch norm sees states and futures alike
+            now, future = self.encoder(torch.cat([states, futures])).chunk(2)
         actions: Tensor = self.head(self.head_input(now, future, which))
         return actions
+
+    def disturbed(
+        self, states: Tensor, futures: Tensor, demonstrated: Tensor, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return states to see, and futures to reach, that keep training from learning actions by heart."""
+        tensor, config, own = self.observations.tensor, self.config, demonstrated[:, None]
+        swap = own & tensor(rng.random((len(states), 1)) < config.state_swap)
+        seen = torch.where(swap, states[tensor(rng.permutation(len(states)))], states)
+        noise = self.spread.sign() * tensor(rng.standard_normal((2, *states.shape), dtype=np.float32))
+        seen = seen + config.state_noise * self.spread * noise[0]
+        return seen, futures + own * config.change_noise * self.usual_change * noise[1]
 
     @torch.no_grad()
     def inverse_dynamics(self, states: ArrayLike, futures: ArrayLike, horizon: int | None = None) -> Array:
@@ -110,16 +165,19 @@ class PIDM(NavPolicy):
 
     def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Predict the future states, then the actions that lead there; the memory is the predictor's."""
-        memory = self.predictor.advance(memory, episode_start)
+        memory = self.predictor.advance(memory, episode_start, states)
         return self.inverse_dynamics(states, self.predictor.predict(states, memory)), memory
 
-    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
+    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = (), idm: Sequence[DemoDataset] = ()) -> None:
         """Fit the scales, and the predictor to the demonstrations and to what else it may see."""
         super().prepare(dataset)
-        everything = DemoDataset.concatenate([dataset, *extra])
+        everything = DemoDataset.concatenate([each.without_actions() for each in (dataset, *extra)])
         longest = max(len(episode) for episode in everything)
         if self.horizon > longest:
             raise ValueError(f"horizon {self.horizon} is too long: no demonstration has more than {longest} steps")
+        if self.sees_change:
+            self._fit_units(self.observations.embedded(dataset), [self.observations.embedded(each) for each in idm])
+        self.own_rows = sum(len(episode.observations) for episode in dataset) if dataset.action_dim else 0
         if self.observations.moving:
             self.demonstrations = everything  # the predictor is fitted once the encoder is trained: see settle
         else:
@@ -130,6 +188,26 @@ class PIDM(NavPolicy):
         if self.observations.moving:
             with torch.enable_grad():
                 self._fit_predictor(self.demonstrations)
+
+    def _fit_units(self, demonstrations: DemoDataset, others: Sequence[DemoDataset]) -> None:
+        """Measure how much each feature changes over the horizons, and how far demonstrated states are apart.
+
+        Features that never change in other data, such as the flags of goals in play, are not seen beside a change: they
+        would only tell which data a state is from.
+        """
+        pairs = [demonstrations.transitions(horizon) for horizon in self.config.horizons]
+        now, future = (
+            self.scale(self.observations.tensor(np.concatenate(part)))
+            for part in ([pair.state for pair in pairs], [pair.future for pair in pairs])
+        )
+        usual = (future - now).square().mean(dim=0).sqrt()
+        self.usual_change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
+        self.spread.copy_(now.std(dim=0, correction=0))
+        self.visible.fill_(1.0)
+        for data in others:
+            states = np.concatenate([episode.observations for episode in data])
+            if states.shape[1:] == self.visible.shape:  # others are refused when samples are made of them
+                self.visible *= self.observations.tensor((states != states[0]).any(axis=0))
 
     def _fit_predictor(self, dataset: DemoDataset) -> None:
         self.fitted_to = self.observations.embedded(dataset)
@@ -150,17 +228,29 @@ class PIDM(NavPolicy):
     def window(self, samples: Samples) -> int:
         """Return how many consecutive actions are drawn together: more than 1 where that saves encoding states."""
         saves = samples.states.costly or self.config.horizons == (1,)
-        return samples.window if saves and not self.config.predicted else 1
+        return samples.window if saves and not (self.config.predicted or self.sees_change) else 1
 
     def candidates(self, samples: Samples, batch_size: int) -> tuple[Tensor, int]:
         """Return numbers of pairs of a row, where a window begins, and a horizon, and how many make up a batch."""
         window, count = self.window(samples), len(samples.states)
+        if self.sees_change:
+            return self._balanced(samples), batch_size
         if window == 1:
             count = len(samples.rows)
         elif window == count - 1 and not samples.states.costly:  # a window over the whole dataset
             count = 1
         pairs = torch.arange(count * len(self.config.horizons), device=samples.rows.device)
         return pairs, max(1, batch_size // window)
+
+    def _balanced(self, samples: Samples) -> Tensor:
+        """Return all pairs of a row and a horizon, with repetitions by which `idm_share` of them are not own rows."""
+        rows, share = torch.arange(len(samples.rows), device=samples.rows.device), self.config.idm_share
+        own, others = rows[samples.rows < self.own_rows], rows[samples.rows >= self.own_rows]
+        if len(own) and len(others):
+            ratio = share * len(own) / ((1 - share) * len(others))
+            rows = torch.cat([own.repeat(max(1, round(1 / ratio))), others.repeat(max(1, round(ratio)))])
+        count = len(self.config.horizons)
+        return (rows[:, None] * count + torch.arange(count, device=rows.device)).flatten()
 
     def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
         """Return the mean distance of the action between a state and its future to the demonstrated one.
@@ -183,7 +273,10 @@ class PIDM(NavPolicy):
                 targets = samples.futures[rows]
             elif self.config.end_to_end and isinstance(self.predictor, LearnedPredictor):
                 extra, targets = self.predictor.measure(states, targets), self.predictor(states)
-            actions = self(states, targets, which)
+            seen = None
+            if self.sees_change and rng is not None:
+                seen, targets = self.disturbed(states, targets, rows < self.own_rows, rng)
+            actions = self(states, targets, which, seen)
         else:
             if samples.states.costly:  # any horizon: what several pairs of the batch need is encoded once
                 encoded, where = torch.unique(torch.stack([rows, futures]), return_inverse=True)
@@ -196,6 +289,18 @@ class PIDM(NavPolicy):
         counts = samples.has_action[rows]
         distance = measure(actions, samples.actions[rows]).mean(dim=1) * counts
         return distance.sum() / counts.sum().clamp(min=1) + extra
+
+    def findings(self) -> dict[str, Any]:
+        """Return `future_use`: how much other futures change the actions, as a part of the actions' variance.
+
+        The other future of a demonstrated state is where the change of another demonstrated step would lead.
+        """
+        assert self.fitted_to is not None
+        states, _, futures, *_ = self.fitted_to.transitions(self.horizon)
+        rows, others = np.random.default_rng(0).integers(len(states), size=(2, 1000))
+        own = self.inverse_dynamics(states[rows], futures[rows])
+        other = self.inverse_dynamics(states[rows], states[rows] + futures[others] - states[others])
+        return {"future_use": float(np.square(own - other).mean() / max(own.var(axis=0).mean(), 1e-9))}
 
     def memory(self) -> dict[str, Tensor]:
         """Return what the predictor remembers or, for images, more compact tensors that it can be fitted to again."""

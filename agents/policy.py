@@ -59,6 +59,7 @@ class NavPolicy(Remembering, nn.Module, ABC):
     trainable: ClassVar[bool] = True  # whether gradient steps do anything
     presets: ClassVar[Mapping[str, Preset]] = {
         "fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),
+        "paper-fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),  # the paper's networks, in fewer steps
         "paper": Preset(
             AgentConfig(scale_observations=False),
             TrainConfig(learning_rate=1e-5, final_learning_rate=1e-5, gradient_clip=None, **PAPER),
@@ -126,12 +127,16 @@ class NavPolicy(Remembering, nn.Module, ABC):
     def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Return actions (N, A) for unscaled states (N, D), and the memory for the next call."""
 
-    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
-        """Take from the demonstrations what needs no gradients: scales, memories, predictors."""
+    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = (), idm: Sequence[DemoDataset] = ()) -> None:
+        """Take from the demonstrations, and from other data of PIDM's parts, what needs no gradients."""
         self.observations.fit(dataset)
 
     def settle(self) -> None:
         """Adapt what depends on trained weights; called when training ends and before each checkpoint."""
+
+    def findings(self) -> dict[str, Any]:
+        """Return what is worth knowing about the trained agent, as plain JSON values for its description."""
+        return {}
 
     def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
         """Return scaled future states (N, D) to train on instead of those in the data, if the agent wants that."""

@@ -1,7 +1,7 @@
 """State predictors, the half of PIDM that says which state to be in `horizon` steps from now.
 
 They share one small interface, so that PIDM can use any of them, or your own: `fit` on demonstrations, then `predict`.
-A predictor that counts steps keeps them in the `state` that `advance` returns.
+A predictor that keeps its place in a demonstration has it in the `state` that `advance` returns.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class StatePredictor(Remembering, nn.Module, ABC):
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return the states `horizon` steps later."""
 
-    def advance(self, state: Any, episode_start: NDArray[np.bool_]) -> Any:
-        """Return the state to predict with, given the last one and which rows begin an episode."""
+    def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> Any:
+        """Return the state to predict with, given the last one, which rows begin an episode, and what they observe."""
         return state
 
     def training_futures(self, dataset: DemoDataset) -> list[Array]:
@@ -69,8 +69,12 @@ class NearestNeighbor(StatePredictor):
         """Build the trees that find the nearest states."""
         if self.states.shape != self.futures.shape:
             raise ValueError(f"states {self.states.shape} do not go with futures {self.futures.shape}")
+        self.index = self.make_index(self.states)
+
+    def make_index(self, states: Array) -> StateIndex:
+        """Return the trees that find the nearest of these states."""
         width = None if len(self.flags) or self.scale is None else self.scale.width.cpu().numpy()
-        self.index = StateIndex(self.states, self.flags, width, self.distance)
+        return StateIndex(states, self.flags, width, self.distance)
 
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return what followed the nearest states."""
@@ -83,9 +87,76 @@ class NearestNeighbor(StatePredictor):
         futures = []
         for index, episode in enumerate(dataset):
             others = dataset[np.arange(len(dataset)) != index]
-            predictor = NearestNeighbor(self.scale, self.distance).fit(others, self.horizon)
+            predictor = type(self)(self.scale, self.distance).fit(others, self.horizon)
             futures.append(predictor.predict(episode.observations))
         return futures
+
+
+class Follow(NearestNeighbor):
+    """Keeps its place in a demonstration and moves forward only, so that crossing paths and pauses do not confuse it.
+
+    Its place is the nearest of the next states that have no more goals reached than the agent. It changes to another
+    demonstration when that is nearer by more than a usual step. The state is (N,) int64, the place among the
+    remembered observations; without it, every call begins at the nearest state.
+    """
+
+    name: ClassVar[str] = "follow"
+    remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths", "flags")
+    window = 8  # steps ahead of its last place in which the next one is looked for
+
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> Follow:
+        """Remember the episodes."""
+        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
+        self.observations = np.concatenate([episode.observations for episode in dataset])
+        self.lengths = np.array([len(episode) + 1 for episode in dataset], dtype=np.int64)
+        self.recall()
+        return self
+
+    def recall(self) -> None:
+        """Build the trees, and find where demonstrations end and how far a usual step goes."""
+        _check_lengths(self.lengths, self.observations)
+        self.last = np.repeat(np.cumsum(self.lengths) - 1, self.lengths)  # the row of a demonstration's last state
+        self.rows = np.flatnonzero(np.arange(len(self.last)) != self.last)  # the states that another one follows
+        self.index = self.make_index(self.observations[self.rows])
+        self.reached, self.points = self.index.measured(self.observations)
+        steps = self.points[self.rows + 1] - self.points[self.rows]
+        self.usual_step = float(np.sqrt(np.square(np.linalg.norm(steps, self.index.order, axis=1)).mean()))
+        # grows from row to row, as goals are reached one after the other: finds where so many had been reached
+        self.progress = self.last * (len(self.flags) + 1) + self.reached
+
+    def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> NDArray[np.int64]:
+        """Return the places after a step, or the nearest ones of rows that begin an episode."""
+        if state is not None and np.shape(state) != (len(observations),):
+            raise ValueError(
+                f"the state passed to predict is not that of {len(observations)} rows: pass what the last call with as "
+                "many rows returned, or None"
+            )
+        nearest = self.rows[self.index.query(observations)]
+        place = nearest if state is None else np.where(episode_start, nearest, np.array(state, dtype=np.int64))
+        reached, points = self.index.measured(observations)
+        # a goal that was touched earlier than in the demonstration: go on from where that had touched it
+        touched = np.searchsorted(self.progress, self.last[place] * (len(self.flags) + 1) + reached)
+        place = np.minimum(np.maximum(place, touched), self.last[place] - 1)
+        ahead = np.minimum(place[:, None] + np.arange(self.window, -1, -1), self.last[place][:, None] - 1)  # (N, W + 1)
+        away = np.linalg.norm(self.points[ahead] - points[:, None], self.index.order, axis=2)
+        away[self.reached[ahead] > reached[:, None]] += 1e9  # a goal that is still to be touched: not beyond it
+        best = away.argmin(axis=1)[:, None]  # of equally near ones the latest, which is how pauses are passed
+        place, own = (np.take_along_axis(each, best, axis=1)[:, 0] for each in (ahead, away))
+        other = np.linalg.norm(self.points[nearest] - points, self.index.order, axis=1) + self.usual_step
+        return np.where((self.last[nearest] != self.last[place]) & (other < own), nearest, place)
+
+    def predict(self, observations: Array, state: Any = None) -> Array:
+        """Return what the demonstrations show `horizon` steps after the places, at most their last states."""
+        if state is None:
+            state = self.advance(None, np.ones(len(observations), dtype=bool), observations)
+        futures: Array = self.observations[np.minimum(state + self.horizon, self.last[state])]
+        return futures
+
+
+def _check_lengths(lengths: NDArray[np.int64], observations: Array) -> None:
+    """Refuse a memory whose parts do not belong together."""
+    if lengths.min(initial=1) < 1 or lengths.sum() != len(observations):
+        raise ValueError(f"{len(lengths)} episodes do not make up {len(observations)} observations")
 
 
 class TimeIndexed(StatePredictor):
@@ -108,12 +179,11 @@ class TimeIndexed(StatePredictor):
 
     def recall(self) -> None:
         """Begin to draw among the episodes."""
-        if self.lengths.min(initial=1) < 1 or self.lengths.sum() != len(self.observations):
-            raise ValueError(f"{len(self.lengths)} episodes do not make up {len(self.observations)} observations")
+        _check_lengths(self.lengths, self.observations)
         self.first = np.cumsum(self.lengths) - self.lengths
         self.rng = np.random.default_rng(self.seed)
 
-    def advance(self, state: Any, episode_start: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> NDArray[np.int64]:
         """Count a step, or begin a demonstration drawn at random."""
         if state is None:
             episode_start, state = np.ones_like(episode_start), np.zeros((len(episode_start), 2))
@@ -126,7 +196,7 @@ class TimeIndexed(StatePredictor):
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return the demonstrations' states `horizon` steps ahead, at most their last ones."""
         if state is None:
-            state = self.advance(None, np.ones(len(observations), dtype=bool))
+            state = self.advance(None, np.ones(len(observations), dtype=bool), observations)
         steps, demonstrations = state.T
         ahead = np.minimum(steps + self.horizon, self.lengths[demonstrations] - 1)
         futures: Array = self.observations[self.first[demonstrations] + ahead]
@@ -232,5 +302,5 @@ class Oracle(StatePredictor):
 
 
 PREDICTORS: dict[str, type[StatePredictor]] = {
-    predictor.name: predictor for predictor in (NearestNeighbor, TimeIndexed, LearnedPredictor)
+    predictor.name: predictor for predictor in (NearestNeighbor, Follow, TimeIndexed, LearnedPredictor)
 }

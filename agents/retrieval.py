@@ -45,12 +45,12 @@ class StateIndex:
         varying[self.flags] = False
         self.features = np.flatnonzero(varying) if varying.any() else np.arange(min(2, states.shape[1]))
         self.width = np.ones(states.shape[1]) if width is None else np.asarray(width, dtype=np.float64)
-        reached, points = self._measured(states)
+        reached, points = self.measured(states)
         self.groups = np.unique(reached)
         self.members = [np.flatnonzero(reached == group) for group in self.groups]
         self.trees = [cKDTree(points[members]) for members in self.members]
 
-    def _measured(self, states: Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def measured(self, states: Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the numbers of goals reached (N,), and the features (N, F) that distances are measured in."""
         points = states[:, self.features].astype(np.float64) / self.width[self.features]
         return (states[:, self.flags] > 0.5).sum(axis=1), points
@@ -59,7 +59,7 @@ class StateIndex:
         """Return (N,) indices of the stored states that are nearest to these."""
         if states.shape[1] != len(self.width):
             raise ValueError(f"states of {states.shape[1]} numbers are unlike the remembered ones of {len(self.width)}")
-        reached, points = self._measured(states)
+        reached, points = self.measured(states)
         # the group with the closest number of goals; of two that are equally close, argmin takes the smaller number
         group = np.abs(reached[:, None] - self.groups).argmin(axis=1)
         nearest = np.empty(len(states), dtype=np.int64)
@@ -84,7 +84,7 @@ class RetrievalBC(NavPolicy):
         """Start with an empty memory of states and actions; there are no networks."""
         self.index: StateIndex | None = None
 
-    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = ()) -> None:
+    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = (), idm: Sequence[DemoDataset] = ()) -> None:
         """Remember every demonstrated state and its action."""
         if self.observations.moving:
             raise ValueError(

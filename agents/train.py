@@ -135,7 +135,8 @@ def train(
         preset: the name of one of the agent's presets, or all settings; see `choose_preset` for the default.
         out: folder for the agent, its checkpoints and its losses; a killed training found there is resumed.
         predictor_data: more episodes of the task for PIDM's state predictor, which does not use their actions.
-        idm_data: more episodes for PIDM's inverse dynamics model, of any quality or task with equal shapes.
+        idm_data: more episodes for PIDM's inverse dynamics model, of any quality or task with equal shapes, such as
+            `play(task)`; needed where the demonstrations have no actions.
         encoder: an encoder of states or, where observations are images, of images to use instead of the package's.
         env_spaces: observation and action space, where the environment of the dataset's task cannot be made.
         overwrite: replace an agent that `out` holds already.
@@ -153,6 +154,12 @@ def train(
         raise ValueError(f"the settings {', '.join(own)} are for images, which these demonstrations do not have")
     if agent != "pidm" and (predictor_data is not None or idm_data is not None):
         raise ValueError(f"predictor_data and idm_data are for pidm: {agent} has neither part")
+    if not dataset.action_dim and (agent != "pidm" or idm_data is None):
+        given = "give" if agent == "pidm" else "train pidm, and give"
+        raise ValueError(
+            f"{agent} learns which actions to take, and these demonstrations have none: {given} it other data for its "
+            "inverse dynamics model, such as play, as idm_data (--idm-demos play)"
+        )
     config = chosen.training
     policy = make_agent(agent, *(env_spaces or dataset_spaces(dataset)), chosen.options, encoder, config.seed)
     extra, more = ([each] if each else [] for each in (predictor_data, idm_data))
@@ -162,12 +169,14 @@ def train(
         nullcontext() if out is None else _workplace(Path(out), overwrite) as folder,
         torch_threads(config.threads),
     ):
-        policy.prepare(dataset, extra)
+        policy.prepare(dataset, extra, more)
         policy.description = _describe(dataset, chosen, predictor_data, idm_data)
         if policy.trainable:
-            Training(policy, [dataset, *more], config, folder, extra).run(progress, on_checkpoint)
+            acted, others = ([dataset], extra) if dataset.action_dim else ([], [dataset, *extra])
+            Training(policy, [*acted, *more], config, folder, others).run(progress, on_checkpoint)
         elif on_checkpoint:
             on_checkpoint(config.steps, policy)
+        policy.description |= policy.findings()
         policy.eval()
         if out is not None:
             policy.save(out)
@@ -175,10 +184,10 @@ def train(
 
 
 def _check_fits(dataset: DemoDataset, agent: NavPolicy) -> None:
-    """Refuse demonstrations of other shapes than the agent's."""
+    """Refuse demonstrations of other shapes than the agent's; they may lack actions."""
     for name, space in {"observations": agent.observation_space, "actions": agent.action_space}.items():
         shape = getattr(dataset[0], name).shape[1:]
-        if shape != space.shape:
+        if shape != space.shape and (name == "observations" or dataset.action_dim):
             raise ValueError(
                 f"demonstrations of {dataset.task} have {name} of shape {shape}, the agent's have {space.shape}: "
                 "they cannot train it"
@@ -220,6 +229,8 @@ def _describe(
         "training": asdict(preset.training),
     }
     more = {"predictor_data": predictor_data, "idm_data": idm_data}
-    description |= {name: asdict(extra.summary()) for name, extra in more.items() if extra is not None}
+    for name, extra in more.items():
+        if extra is not None:
+            description[name] = {**asdict(extra.summary()), "made_by": extra.source.get("made_by", "unknown")}
     plain: dict[str, Any] = json.loads(json.dumps(description))
     return plain

@@ -5,6 +5,7 @@ from pidm_nav.demos.dataset import DemoDataset, Summary, Transitions
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
+from pidm_nav.demos.experts.play import Play, play
 from pidm_nav.demos.formats import from_minari, load_demos, save_demos, to_minari
 from pidm_nav.episode import Episode
 
@@ -13,12 +14,14 @@ __all__ = [
     "DemoDataset",
     "Episode",
     "HumanLikePlayer",
+    "Play",
     "Summary",
     "Transitions",
     "collect",
     "from_minari",
     "load_demos",
     "make_expert",
+    "play",
     "save_demos",
     "to_minari",
 ]

@@ -157,7 +157,7 @@ class DemoDataset:
 
     @property
     def action_dim(self) -> int:
-        """The number of values in an action."""
+        """The number of values in an action; 0 for demonstrations without actions."""
         return int(self.episodes[0].actions.shape[1])
 
     @property
@@ -211,6 +211,11 @@ class DemoDataset:
             made_by = dict.fromkeys(str(part.get("made_by", "unknown")) for part in (source, *others))
             source = {"made_by": " + ".join(made_by), "parts": [source, *others]}
         return DemoDataset(tasks[0], tuple(episode for dataset in datasets for episode in dataset), source)
+
+    def without_actions(self) -> DemoDataset:
+        """Return the demonstrations as somebody saw them who could not see the controls: with (T, 0) actions."""
+        episodes = (replace(episode, actions=episode.actions[:, :0]) for episode in self)
+        return replace(self, episodes=tuple(episodes))
 
     def summary(self) -> Summary:
         """Return the number of episodes and steps, the extremes and mean of the length, and the success rate."""

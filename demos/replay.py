@@ -109,6 +109,8 @@ def check_demos(dataset: DemoDataset) -> Check:
     recordings made elsewhere, are tested transition by transition in 2D: walls, moves, goals, rewards.
     """
     task = find_task(dataset.task)
+    if not dataset.action_dim:
+        raise ValueError("these demonstrations have no actions, so they cannot be stepped again: check the originals")
     known = "parts" not in dataset.source and "env_kwargs" in dataset.source
     seeded = [index for index, episode in enumerate(dataset) if known and episode.seed is not None]
     others = sorted(set(range(len(dataset))) - set(seeded))

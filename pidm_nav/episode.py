@@ -21,7 +21,7 @@ class Episode:
     """One episode of T steps; its arrays are checked once and read-only."""
 
     observations: Array  # (T+1, D) float32; or (T+1, H, W, C) uint8 images
-    actions: Array  # (T, A) float32
+    actions: Array  # (T, A) float32; (T, 0) where they are not known
     rewards: Array  # (T,) float32
     terminated: bool
     truncated: bool
@@ -37,7 +37,7 @@ class Episode:
         if steps == 0:
             raise ValueError("an episode has no actions: leave empty episodes out")
         for name, array in (("observations", observations), ("actions", actions)):
-            if (array.ndim != 2 and not (images and array is observations)) or 0 in array.shape[1:]:
+            if (array.ndim != 2 and not (images and array is observations)) or 0 in observations.shape[1:]:
                 raise ValueError(f"{name} have shape {array.shape}: one row of numbers per step is needed")
             if max(array.max(initial=0), -array.min(initial=0)) > LARGEST:
                 raise ValueError(f"{name} have a number beyond {LARGEST:g}: drop that episode, or scale its numbers")

@@ -131,7 +131,7 @@ def test_defaults_for_frames_are_the_papers(demos: DemoDataset) -> None:
     assert chosen.horizons == (1, 6, 11, 16, 21, 26) and len(chosen.history) == 3
     agent = train("pidm", demos, **TINY)
     assert isinstance(agent, PIDM) and agent.config == chosen and agent.horizon == 1
-    assert choose_preset("pidm", load_demos("maze/astar")).options == PIDMConfig()
+    assert choose_preset("pidm", load_demos("maze/astar"), "paper-fast").options == PIDMConfig()
 
 
 def test_a_seed_gives_the_same_weights_bit_for_bit(demos: DemoDataset) -> None:

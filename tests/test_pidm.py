@@ -18,6 +18,7 @@ OBSERVATION = spaces.Box(-10, 10, (2,), np.float32)
 ACTION = spaces.Box(-2, 2, (2,), np.float32)
 SPACES = (OBSERVATION, ACTION)
 QUICK: dict[str, Any] = {"steps": 400, "batch_size": 64, "encoder_sizes": (64, 64), "head_sizes": (64,)}
+PAPER: dict[str, Any] = {"idm": "states", "predictor": "nearest"}
 
 
 def walk(seed: int, steps: int = 60) -> Episode:
@@ -49,10 +50,11 @@ def idm_error(agent: PIDM, dataset: DemoDataset, horizon: int = 1) -> float:
     return float(np.abs(actions - transitions.action).mean())
 
 
-@pytest.mark.parametrize("window", [1, 8])
-def test_the_action_is_read_off_the_future(walks: DemoDataset, window: int) -> None:
+@pytest.mark.parametrize("options", [{"idm": "change"}, {"idm": "states", "window": 1}, {"idm": "states", "window": 8}])
+def test_the_action_is_read_off_the_future(walks: DemoDataset, options: dict[str, Any]) -> None:
     unseen = DemoDataset(walks.task, tuple(walk(seed) for seed in range(100, 105)))
-    agent = fit(walks, window=window)
+    agent = fit(walks, **options)
+    assert agent.findings()["future_use"] > 1
     assert idm_error(agent, unseen) < 0.2  # BC cannot be better than 0.75, the mean size of a random action
 
 
@@ -66,7 +68,7 @@ def test_an_oracle_in_place_of_the_predictor_steers_the_agent(walks: DemoDataset
 
 def test_windows_and_pairs_have_the_same_loss(walks: DemoDataset) -> None:
     """On the whole dataset in evaluation mode, both ways of batching weigh every action once."""
-    agent = fit(walks, steps=5)
+    agent = fit(walks, steps=5, **PAPER)
     measure = nn.L1Loss(reduction="none")
     configs = [TrainConfig(1e-3, window=1), TrainConfig(1e-3, window=8), TrainConfig(1e-3, window=8, batch_size=10_000)]
     pairs, windows, everything = (make_samples(agent, [walks], config) for config in configs)
@@ -78,8 +80,9 @@ def test_windows_and_pairs_have_the_same_loss(walks: DemoDataset) -> None:
     assert by_pair.item() == pytest.approx(tiled.item(), rel=0.05)
 
 
-def test_several_horizons_are_told_apart(walks: DemoDataset) -> None:
-    agent = fit(walks, steps=600, horizons=(1, 2, 4))
+@pytest.mark.parametrize("idm", ["states", "change"])
+def test_several_horizons_are_told_apart(walks: DemoDataset, idm: str) -> None:
+    agent = fit(walks, steps=600, horizons=(1, 2, 4), idm=idm)
     assert agent.horizon == 1
     assert idm_error(agent, walks, 1) < 0.3
     transitions = walks.transitions(1)
@@ -90,10 +93,90 @@ def test_several_horizons_are_told_apart(walks: DemoDataset) -> None:
         agent.inverse_dynamics(transitions.state, transitions.future, 3)
 
 
+def line(seed: int, steps: int = 60) -> Episode:
+    """An expert who always walks on to the right: the state alone gives the action away."""
+    noise = np.random.default_rng(seed).normal(0, 0.03, (steps, 2))
+    actions = (np.float32([0.15, 0.3]) * np.where(np.arange(steps) < steps / 2, 1, -1)[:, None] + noise).astype(
+        np.float32
+    )
+    positions = np.concatenate([np.zeros((1, 2), np.float32), np.cumsum(actions, axis=0)])
+    return Episode(positions, actions, np.zeros(steps), terminated=True, truncated=False)
+
+
+def test_one_demonstration_is_enough_for_a_model_that_sees_the_change() -> None:
+    dataset = DemoDataset("Line-v0", (line(0),))
+    errors = []
+    for idm in ("states", "change"):
+        agent = fit(dataset, idm=idm, predictor="nearest")
+        back = dataset[0].observations[1:], dataset[0].observations[:-1]  # where the demonstrator never went
+        errors.append(float(np.abs(agent.inverse_dynamics(*back) + dataset[0].actions).mean()))
+    assert errors[1] < 0.5 * errors[0]
+    assert agent.description["future_use"] > 0.5
+    with torch.no_grad():
+        agent.head[0].weight[:, -2:] = 0  # what the change feeds
+    assert agent.findings()["future_use"] == 0
+
+
+def test_play_teaches_where_the_same_change_needs_another_action() -> None:
+    """Left of the middle, the controls are reversed; the demonstration is on the right, without actions or with."""
+
+    def reversed_walk(seed: int) -> Episode:
+        plain = walk(seed)
+        controls = plain.actions * np.where(plain.observations[:-1, :1] < 0, -1, 1)
+        return Episode(plain.observations, controls, np.zeros(60), terminated=False, truncated=True)
+
+    played = DemoDataset("Walk-v0", tuple(reversed_walk(seed) for seed in range(20)))
+    unseen = DemoDataset("Walk-v0", tuple(reversed_walk(seed) for seed in range(100, 105)))
+    demonstrations = DemoDataset("Walk-v0", (line(0), line(1)))
+    for dataset in (demonstrations, demonstrations.without_actions()):
+        agent = train("pidm", dataset, idm_data=played, env_spaces=SPACES, **{**QUICK, "steps": 800})
+        assert isinstance(agent, PIDM)
+        assert idm_error(agent, unseen) < 0.35
+        assert agent.description["idm_data"]["episodes"] == 20
+
+
+@pytest.mark.parametrize("name", ["bc", "retrieval-bc", "pidm"])
+def test_demonstrations_without_actions_need_other_data_to_act(walks: DemoDataset, name: str) -> None:
+    with pytest.raises(ValueError, match=r"these demonstrations have none: .* such as play"):
+        train(name, walks.without_actions(), env_spaces=SPACES)
+
+
+def test_a_batch_holds_the_share_of_other_data(walks: DemoDataset) -> None:
+    for own, others in ((1, 19), (19, 1)):
+        agent = fit(walks[:own], steps=1, idm_share=0.8)
+        samples = make_samples(agent, [walks[:own], walks[-others:]], TrainConfig(1e-3))
+        chosen = samples.rows[agent.candidates(samples, 64)[0]]
+        assert float((chosen >= agent.own_rows).float().mean()) == pytest.approx(0.8, abs=0.03)
+
+
+def test_features_that_never_change_in_play_are_not_seen_beside_the_change() -> None:
+    def with_flag(episode: Episode, flag: float) -> Episode:
+        column = np.full((len(episode) + 1, 1), flag, np.float32)
+        column[0] = 0
+        return Episode(
+            np.concatenate([episode.observations, column * (flag != 0)], axis=1),
+            episode.actions,
+            np.zeros(len(episode)),
+            terminated=False,
+            truncated=True,
+        )
+
+    wide = (spaces.Box(-10, 10, (3,), np.float32), ACTION)
+    demonstrations = DemoDataset("Walk-v0", tuple(with_flag(walk(seed), 1.0) for seed in range(2)))
+    played = DemoDataset("Walk-v0", tuple(with_flag(walk(seed), 0.0) for seed in range(2, 9)))
+    agent = train("pidm", demonstrations, idm_data=played, env_spaces=wide, **{**QUICK, "steps": 5})
+    assert isinstance(agent, PIDM)
+    states = np.float32([[1, 2, 0], [1, 2, 1]])
+    moved = states + np.float32([0.5, -0.5, 0])
+    one, other = agent.inverse_dynamics(states, moved)
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"train_on_predicted": True},
+        {"predictor": "nearest", "train_on_predicted": True},
+        {"predictor": "follow", "train_on_predicted": True},
         {"predictor": "time", "train_on_predicted": True},
         {"predictor": "learned"},
         {"predictor": "learned", "end_to_end": True},
@@ -111,7 +194,7 @@ def test_other_ways_to_train_learn_a_path(options: dict[str, object]) -> None:
     dataset = DemoDataset("Circle-v0", tuple(episodes))
     agent = fit(dataset, steps=300, **options)
     state = np.stack([np.arange(60), np.zeros(60, dtype=int)], axis=1) - [1, 0]  # advance() counts one step
-    actions, _ = agent.predict(dataset[0].observations[:-1], state)
+    actions, _ = agent.predict(dataset[0].observations[:-1], state if options["predictor"] == "time" else None)
     assert np.abs(actions - dataset[0].actions).mean() < 0.25 * np.abs(dataset[0].actions).mean()
 
 
@@ -125,12 +208,12 @@ def test_end_to_end_moves_the_predictor(walks: DemoDataset) -> None:
 def test_extra_data_reaches_the_right_part(walks: DemoDataset) -> None:
     few = walks[:1]
     extra = walks[1:]
-    with_idm = train("pidm", few, idm_data=extra, env_spaces=SPACES, **QUICK)
-    without = train("pidm", few, env_spaces=SPACES, **QUICK)
+    with_idm = train("pidm", few, idm_data=extra, env_spaces=SPACES, **QUICK, **PAPER)
+    without = train("pidm", few, env_spaces=SPACES, **QUICK, **PAPER)
     assert isinstance(with_idm, PIDM) and isinstance(without, PIDM)
     assert idm_error(with_idm, extra) < 0.6 * idm_error(without, extra)
     assert len(with_idm.predictor.states) == few.num_steps  # type: ignore[arg-type]
-    with_predictor = train("pidm", few, predictor_data=extra, env_spaces=SPACES, **{**QUICK, "steps": 2})
+    with_predictor = train("pidm", few, predictor_data=extra, env_spaces=SPACES, **{**QUICK, **PAPER, "steps": 2})
     assert isinstance(with_predictor, PIDM)
     assert len(with_predictor.predictor.states) == walks.num_steps  # type: ignore[arg-type]
     assert with_predictor.description["predictor_data"]["episodes"] == 19
@@ -147,6 +230,8 @@ def test_extra_data_reaches_the_right_part(walks: DemoDataset) -> None:
         ({"predictor": "crystal-ball"}, "choose one of"),
         ({"end_to_end": True}, "learned"),
         ({"horizons": (1, 2), "train_on_predicted": True}, "one horizon"),
+        ({"idm_share": 1.0}, "idm_share is 1.0"),
+        ({"state_swap": 1.5}, "state_swap"),
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, object], message: str) -> None:

@@ -29,7 +29,7 @@ def dataset() -> DemoDataset:
     return collect(AStarExpert("four-room"), "four-room", episodes=3, seed=0)
 
 
-@pytest.fixture(scope="module", params=["bc", "pidm", "retrieval-bc", "pidm-time", "pidm-learned"])
+@pytest.fixture(scope="module", params=["bc", "pidm", "retrieval-bc", "pidm-nearest", "pidm-time", "pidm-learned"])
 def agent(request: pytest.FixtureRequest, dataset: DemoDataset) -> NavPolicy:
     name, _, predictor = request.param.partition("-") if request.param.startswith("pidm") else (request.param, "", "")
     return train(name, dataset, **TINY, **({"predictor": predictor} if predictor else {}))
@@ -95,7 +95,9 @@ def test_a_saved_agent_acts_alike(agent: NavPolicy, dataset: DemoDataset, tmp_pa
     observations = dataset[0].observations + rng.normal(0, 15, dataset[0].observations.shape).astype(np.float32)
     observations[:, 2:] = dataset[0].observations[:, 2:]
     starts = np.zeros(len(observations), dtype=bool)
-    state = np.stack([np.arange(len(observations)), np.arange(len(observations)) % 3], axis=1)
+    name = getattr(getattr(agent, "predictor", None), "name", "")
+    places = {"time": np.stack([np.arange(len(observations)), np.arange(len(observations)) % 3], axis=1)}
+    state = places.get(name, np.arange(len(observations)) // 2)
     np.testing.assert_array_equal(
         agent.predict(observations, state, starts)[0], loaded.predict(observations, state, starts)[0]
     )
@@ -270,7 +272,7 @@ def test_agents_of_the_first_version_load_and_act_alike(name: str) -> None:
 
 def test_agents_print_in_one_line(dataset: DemoDataset) -> None:
     agent = train("pidm", dataset, **TINY, encoder_sizes=(4, 4), head_sizes=())
-    assert repr(agent) == "PIDM(task=four-room, 3 demonstrations, 106 parameters, predictor=nearest)"
+    assert repr(agent) == "PIDM(task=four-room, 3 demonstrations, 118 parameters, predictor=follow)"
     assert repr(BC(agent.observation_space, agent.action_space)).startswith("BC(untrained, ")
 
 

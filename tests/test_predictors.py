@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pidm_nav.agents.networks import Scale
-from pidm_nav.agents.predictors import LearnedPredictor, NearestNeighbor, Oracle, TimeIndexed
+from pidm_nav.agents.predictors import Follow, LearnedPredictor, NearestNeighbor, Oracle, TimeIndexed
 from pidm_nav.agents.retrieval import RetrievalBC, StateIndex
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.demos.collect import collect
@@ -116,17 +116,65 @@ def test_retrieval_bc_repeats_demonstrated_actions(dataset: DemoDataset) -> None
 def test_time_indexed_follows_one_demonstration_and_restarts(dataset: DemoDataset) -> None:
     predictor = TimeIndexed(seed=3).fit(dataset, horizon=2)
     rows = np.zeros((2, dataset.observation_dim), dtype=np.float32)
-    state = predictor.advance(None, np.zeros(2, dtype=bool))
+    state = predictor.advance(None, np.zeros(2, dtype=bool), rows)
     followed = state[:, 1].copy()
     for step in range(400):
         for row, demonstration in enumerate(followed):
             own = dataset[int(demonstration)].observations
             np.testing.assert_array_equal(predictor.predict(rows, state)[row], own[min(step + 2, len(own) - 1)])
-        state = predictor.advance(state, np.zeros(2, dtype=bool))
-    state = predictor.advance(state, np.array([True, False]))
+        state = predictor.advance(state, np.zeros(2, dtype=bool), rows)
+    state = predictor.advance(state, np.array([True, False]), rows)
     assert state[0, 0] == 0 and state[1, 0] == 401 and state[1, 1] == followed[1]
-    drawn = {int(predictor.advance(None, np.ones(1, dtype=bool))[0, 1]) for _ in range(50)}
+    drawn = {int(predictor.advance(None, np.ones(1, dtype=bool), rows[:1])[0, 1]) for _ in range(50)}
     assert drawn == {0, 1, 2}
+
+
+def test_follow_keeps_its_place_where_a_path_crosses_itself() -> None:
+    """A path to the right, a loop, and through its own middle again: only the place tells the two passages apart."""
+    angle = np.linspace(0, 2 * np.pi, 41)
+    loop = np.stack([10 * np.sin(angle), 10 - 10 * np.cos(angle)], axis=1)
+    path = np.concatenate([np.linspace([-10, 0], [-1, 0], 10), loop, np.linspace([1, 0], [10, 0], 10)]).astype(
+        np.float32
+    )
+    predictor = Follow().fit(DemoDataset("Somebody-Elses-v0", (episode(path),)))
+    state = None
+    for step, position in enumerate(path[:-1]):
+        rows = np.stack([position + np.float32([0, 0.3]), path[0]])
+        state = predictor.advance(state, np.full(2, step == 0), rows)
+        np.testing.assert_array_equal(predictor.predict(rows, state), [path[step + 1], path[1]])
+    state = predictor.advance(state, np.array([False, True]), path[[0, 0]])
+    assert state[0] > 50 and state[1] == 0  # nothing leads back but a new episode
+
+
+def test_follow_passes_pauses_and_changes_to_a_demonstration_that_is_nearer() -> None:
+    along = np.stack([np.arange(30.0), np.zeros(30)], axis=1).astype(np.float32)
+    paused = np.concatenate([along[:10], along[9:10].repeat(5, axis=0), along[10:]])
+    predictor = Follow().fit(DemoDataset("Somebody-Elses-v0", (episode(paused), episode(along + np.float32([0, 8])))))
+    begins = np.zeros(1, dtype=bool)
+    state = predictor.advance(None, begins, along[[8]])
+    state = predictor.advance(state, begins, along[[9]])
+    np.testing.assert_array_equal(predictor.predict(along[[9]], state), along[[10]])
+    for away, row in ((4.3, 0), (7.0, 8)):  # a usual step nearer is not enough, more is
+        here = along[[12]] + np.float32([0, away])
+        state = predictor.advance(state, begins, here)
+        assert predictor.predict(here, state)[0, 1] == row
+
+
+def test_follow_goes_on_where_a_goal_was_reached_and_not_beyond_one_that_is_not(dataset: DemoDataset) -> None:
+    predictor = Follow().fit(dataset)
+    flags, own = list(dataset.goal_flags), dataset[0].observations
+    touch = int(np.flatnonzero(own[:, flags[0]])[0])  # the step after which the first goal counts
+    missed = own[touch : touch + 3].copy()
+    missed[:, flags] = 0
+    state = predictor.advance(None, np.ones(1, dtype=bool), own[[touch - 1]])
+    for here in missed[:, None]:
+        state = predictor.advance(state, np.zeros(1, dtype=bool), here)
+        assert predictor.predict(here, state)[0, flags].sum() <= 1
+        assert predictor.observations[state[0], flags].sum() == 0
+    early = own[[0]].copy()
+    early[:, flags[0]] = 1
+    state = predictor.advance(predictor.advance(None, np.ones(1, dtype=bool), own[[0]]), np.zeros(1, dtype=bool), early)
+    assert predictor.observations[state[0], flags].sum() == 1
 
 
 def test_learned_predictor_learns_a_known_motion() -> None:

@@ -84,7 +84,7 @@ def predict_episodes(predictor: StatePredictor, dataset: DemoDataset) -> Array:
     memory: Any = None
     for step in range(int(lengths.max())):  # all episodes at once; those that ended stand still
         rows = first + np.minimum(step, lengths - 1)
-        memory = predictor.advance(memory, np.full(len(lengths), step == 0))
+        memory = predictor.advance(memory, np.full(len(lengths), step == 0), states[rows])
         futures = predictor.predict(states[rows], memory)
         running = step < lengths
         predicted[rows[running]] = futures[running]

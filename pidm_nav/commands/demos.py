@@ -13,6 +13,7 @@ from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
+from pidm_nav.demos.experts.play import anywhere
 from pidm_nav.demos.formats import check_output, load_demos, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
 from pidm_nav.rollout import episode_seeds
@@ -33,9 +34,9 @@ class Collect:
     """The .npz file to write, or minari:ID such as minari:pidmnav/maze/astar-v0."""
     task: str | None = None
     """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout)."""
-    expert: Literal["astar", "human-like", "scripted"] | None = None
-    """Expert that plays: astar plans (the default in 2D), human-like has the habits of a person at a gamepad, and
-    scripted walks through 3D tasks."""
+    expert: Literal["astar", "human-like", "scripted", "play"] | None = None
+    """Expert that plays: astar plans (the default in 2D), human-like has the habits of a person at a gamepad, scripted
+    walks through 3D tasks, and play moves at random in any task, from anywhere in 2D."""
     episodes: int = 50
     """Number of episodes."""
     seed: int = 0
@@ -62,6 +63,8 @@ class Collect:
             raise ValueError("--speed and --any-angle are for the A* planner: leave them out, or give --expert astar")
         layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
         policy = make_expert(name, layout or task, **settings)
+        if name == "play":
+            env_kwargs = {**anywhere(task), **env_kwargs}
         with progress_bar(f"{name} on {task.name}", self.episodes) as progress:
             dataset = collect(policy, task, self.episodes, self.seed, progress=progress, **env_kwargs)
         save_demos(dataset, self.out)
@@ -93,6 +96,8 @@ class Convert:
     """A .npz file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
     target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """A .npz file, or minari:ID such as minari:pidmnav/maze/human-v0."""
+    drop_actions: bool = False
+    """Leave the actions out, to imitate from states alone."""
     force: bool = False
     """Replace what is already there."""
 
@@ -100,6 +105,8 @@ class Convert:
         """Read one format and write the other."""
         check_output(self.target, self.force)
         dataset = load_demos(self.source)
+        if self.drop_actions:
+            dataset = dataset.without_actions()
         save_demos(dataset, self.target)
         say(f"{counted(len(dataset), 'episode')} of {dataset.task} written to {self.target}")
 

@@ -12,10 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 import tyro
 
-from pidm_nav.console import say
+from pidm_nav.console import counted, say
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.experts.play import play
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.tasks import PAPER_TASKS, find_task
+
+LITTLE_USE = 0.2  # a part of the actions' variance; an agent whose actions the future changes less hardly uses it
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,13 @@ class Train:
     predictor_demos: str | None = None
     """More demonstrations for PIDM's state predictor, which does not use their actions."""
     idm_demos: str | None = None
-    """More demonstrations, of any quality, for PIDM's inverse dynamics model."""
+    """More demonstrations, of any quality, for PIDM's inverse dynamics model; `play` collects random actions for it."""
+    play_steps: int = 2000
+    """Number of transitions that `--idm-demos play` collects."""
     preset: str | None = None
-    """Settings to start from: fast (seconds on a laptop) or paper; for images, pixels (train a CNN) or frozen (an
-    encoder that is not trained). By default fast, or what the images ask for."""
+    """Settings to start from: fast (seconds on a laptop), paper, or paper-fast (the paper's networks in fewer steps);
+    for images, pixels (train a CNN) or frozen (an encoder that is not trained). By default fast, or what the images
+    ask for."""
     out: Path | None = None
     """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
     force: bool = False
@@ -82,6 +88,7 @@ class Train:
     def run(self) -> None:
         """Train the agent and say where it is."""
         from pidm_nav.agents import Preset, train
+        from pidm_nav.agents.train import env_arguments
 
         settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
         dataset, seed = self.dataset, settings.training.seed
@@ -90,15 +97,24 @@ class Train:
         if self.num_demos is not None:
             dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
+        more: Any = {}
+        if self.idm_demos == "play":
+            more["idm_data"] = played = play(dataset.task, self.play_steps, seed, **env_arguments(dataset))
+            say(f"collected {played.num_steps:,} transitions of play in {counted(len(played), 'episode')}")
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
-        more: Any = {name: load_demos(file) for name, file in files.items() if file is not None}
+        more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}
         began = time.perf_counter()
-        train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **more)
+        agent = train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **more)
         seconds = time.perf_counter() - began
         say(
             f"{self.agent} learned {dataset.task} from {len(dataset)} demonstrations ({dataset.num_steps:,} steps) "
             f"in {seconds:.1f} s\nsaved to {folder}; next: pidm-nav evaluate {folder}"
         )
+        if "future_use" in agent.description:
+            use = agent.description["future_use"]
+            say(f"another future changes its actions by {use:.0%} of their variance")
+            if use < LITTLE_USE:
+                say("warning: it hardly looks at the future, as BC does not: try --idm change or --idm-demos play")
 
 
 @dataclass(frozen=True)

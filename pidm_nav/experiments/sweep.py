@@ -94,7 +94,8 @@ class Sweep:
     # one file, or one folder of the paper's release, per task.
     demos_from: str | None = None
     label: str | None = None  # Name of these demonstrations in figures and tables; by default found in their files.
-    preset: Literal["fast", "paper"] = "fast"  # Training recipe: seconds per job, or the paper's.
+    # Training recipe: seconds per job (fast), with the paper's networks (paper-fast), or all of the paper's.
+    preset: Literal["fast", "paper-fast", "paper"] = "fast"
     steps: int | None = None  # Number of gradient steps; by default the preset's.
     episodes: int = 50  # Number of episodes per evaluation.
     # When to evaluate besides the end of training, as fractions of the training; "" for the end only.

@@ -63,6 +63,8 @@ class Mind:
 
     def thoughts(self, rollout: Rollout, field: bool) -> dict[str, Any]:
         """Return the action to come and, where the policy has them, the state it leads to and where that is from."""
+        from pidm_nav.agents.predictors import Follow
+
         seen = rollout.states if self.sees_state else rollout.observation
         if self._decided is None:
             self._decided = self.policy.predict(seen, rollout.memory, rollout.steps == 0, True)
@@ -74,9 +76,10 @@ class Mind:
             if field:
                 told["field"] = self._ask_around(seen)
         source = self.policy if predictor is None else predictor  # what keeps the demonstrated states
-        index = getattr(source, "index", None)
-        if index is not None:
-            told["followed"] = np.round(_path(source.states, int(index.query(seen)[0])), 1).tolist()
+        if isinstance(source, Follow):
+            told["followed"] = np.round(_path(source.observations, int(memory[0])), 1).tolist()
+        elif getattr(source, "index", None) is not None:
+            told["followed"] = np.round(_path(source.states, int(source.index.query(seen)[0])), 1).tolist()
         return told
 
     def _ask_around(self, seen: NDArray[Any]) -> list[list[float]]:

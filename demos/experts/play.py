@@ -1,0 +1,90 @@
+"""Play: random actions with inertia, as of somebody who tries out the controls; it needs no skill and no goal.
+
+An inverse dynamics model learns from it which action makes which change, everywhere and not only where experts go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.rollout import Progress
+from pidm_nav.tasks import Task, find_task
+from pidm_nav.world2d.layout import Layout
+
+LENGTH = 50  # steps of an episode where each one can begin anywhere
+
+
+class Play:
+    """A policy that moves each axis of an action at random; the sticks and their chance go through `state`.
+
+    Args:
+        task: a task, its name or any Gymnasium id with bounded Box actions; or a map of one's own.
+        seed: the seed of its chance.
+        inertia: the part of a stick's deflection that stays from step to step, from 0 to below 1.
+        env_kwargs: the environment's arguments, where it cannot be made without.
+    """
+
+    def __init__(self, task: str | Task | Layout, seed: int = 0, inertia: float = 0.9, **env_kwargs: Any) -> None:
+        if not 0 <= inertia < 1:
+            raise ValueError(f"inertia is {inertia}: it must be at least 0 and below 1")
+        self.space: Any = spaces.Box(-1.0, 1.0, (2,))  # of any map
+        if not isinstance(task, Layout):
+            env = find_task(task).make(**env_kwargs)
+            self.space = env.action_space  # a Box: tasks refuse to make others
+            env.close()
+        if not self.space.is_bounded():
+            raise ValueError(f"{self.space} has no bounds to play within: give the environment bounded actions")
+        self.seed, self.inertia = seed, inertia
+        self.settings = {"expert": "play", "seed": seed, "inertia": inertia}
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[NDArray[np.float32], Any]:
+        """Return actions (N, A) for N observations, whatever they show, and the sticks for the next call."""
+        rng, before = state or (np.random.default_rng(self.seed), None)
+        sticks = rng.standard_normal((len(observation), *self.space.shape))
+        if before is not None:
+            moved = self.inertia * before + np.sqrt(1 - self.inertia**2) * sticks
+            begins = np.broadcast_to(False if episode_start is None else episode_start, len(sticks))
+            sticks = np.where(begins.reshape(-1, *[1] * len(self.space.shape)), sticks, moved)
+        low, high = self.space.low.astype(np.float64), self.space.high.astype(np.float64)
+        actions = (low + high) / 2 + (high - low) / 2 * np.clip(sticks, -1, 1)
+        return actions.astype(np.float32), (rng, sticks)
+
+
+def anywhere(task: Task) -> dict[str, Any]:
+    """Return the arguments that let a task's episodes begin anywhere, if it has such arguments."""
+    return {"random_start": True} if "random_start" in task.defaults else {}
+
+
+def play(
+    task: str | Task, steps: int = 2000, seed: int = 0, *, progress: Progress | None = None, **env_kwargs: Any
+) -> DemoDataset:
+    """Collect at least `steps` transitions of play, in short episodes from anywhere where the task allows that.
+
+    Args:
+        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
+        steps: the number of transitions; a few more if that makes episodes whole.
+        seed: the seed of the actions and of the first episode.
+        progress: called with the number of episodes that ended, whenever some did.
+        env_kwargs: the environment's arguments.
+    """
+    if steps < 1:
+        raise ValueError(f"the number of steps of play is {steps}: it must be at least 1")
+    task = find_task(task)
+    begins = anywhere(task)
+    longest = LENGTH if begins else task.max_steps
+    parts: list[DemoDataset] = []
+    while (missing := steps - sum(part.num_steps for part in parts)) > 0:  # once, unless episodes end early
+        episodes, first = -(-missing // longest), seed + sum(map(len, parts))
+        length = -(-missing // episodes)
+        policy = Play(task, first, **env_kwargs)
+        options = {**begins, **env_kwargs}
+        parts.append(collect(policy, task, episodes, first, max_steps=length, progress=progress, **options))
+    return DemoDataset(task.name, tuple(episode for part in parts for episode in part), parts[0].source)
