@@ -171,7 +171,7 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
         ({"metadata": np.array("{}")}, ["incomplete", "task"]),
         ({"metadata": np.array("[" * 100_000)}, ["damaged"]),
         ({"metadata": metadata(task=3)}, ["Expected `str`, got `int`", "$.task"]),
-        ({"metadata": metadata(task="this:Zen-v0")}, ["'this:Zen-v0'", "leave it out of the name"]),
+        ({"metadata": metadata(task="this:Zen-v0")}, ["'this:Zen-v0'", "give the id alone"]),
         ({"metadata": metadata(source=5)}, ["Expected `object`, got `int`", "$.source"]),
         ({"metadata": metadata(source={"made_by": 5})}, ["Expected `str`, got `int`", "$.made_by"]),
         ({"metadata": metadata(source={"env_kwargs": {"layout": "/dev/zero"}})}, ["the map's text is needed"]),

@@ -246,7 +246,7 @@ def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, tmp_path: P
     words += ["--log-every", "1", "--save-every", "2"]
     done = subprocess.run([sys.executable, "-c", FULL_DISKS, *words], check=False, capture_output=True, text=True)
     nothing, losses, state = done.stderr.split("\n2\n")[:3]
-    assert f"error: cannot write to '{out}" in nothing
+    assert f"error: cannot write '{out}" in nothing
     assert f"error: cannot write '{out}/unfinished/losses.jsonl' (File too large)" in losses
     assert f"error: cannot write '{out}/unfinished/training.safetensors' (File too large)" in state
     after = contents(out)
