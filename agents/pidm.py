@@ -75,8 +75,8 @@ class PIDM(NavPolicy):
 
     idm="change": the change from state to future, in units of the usual change, beside an embedding of the state, which
     tells apart where the same change needs different actions. But in demonstrations the state alone gives the action
-    away, and in play it tells that somebody who does not move pushes against a wall. So in training half of the
-    changes are shown beside the state of another one: what a change says then holds in all states but those in which
+    away, and from play alone it misleads too (docs/results/one_demo/search.md). So in training half of the changes
+    are shown beside the state of another one: what a change says then holds in all states but those in which
     most data contradict it. Noise on demonstrated changes fills the gaps between the few that one demonstration shows.
     """
 
