@@ -33,7 +33,7 @@ class PIDMConfig(AgentConfig):
     idm: Literal["states", "change"] = "states"  # What shows the future: its state, or the change that leads there.
     state_noise: float = 0.1  # Noise on the state beside a change, in standard deviations of demonstrated states.
     change_noise: float = 0.3  # Noise on demonstrated changes, in units of the usual change.
-    state_swap: float = 0.5  # Part of demonstrated changes that are shown beside the state of another one.
+    state_swap: float = 0.5  # Part of the changes that are shown, in training, beside the state of another one.
     idm_share: float = 0.8  # Part of each batch that comes from the inverse dynamics model's own data, if it has any.
 
     def __post_init__(self) -> None:
@@ -74,10 +74,10 @@ class PIDM(NavPolicy):
     learn the actions by heart from the state alone.
 
     idm="change": the change from state to future, in units of the usual change, beside an embedding of the state, which
-    tells apart where the same change needs different actions. In demonstrations the state alone gives the action away,
-    so in training half of their changes are shown beside the state of another one: what the change says then holds
-    in all states but those in which the data contradict it. Noise on changes fills the gaps between the few directions
-    that one demonstration shows. Play needs neither, as its actions are random.
+    tells apart where the same change needs different actions. But in demonstrations the state alone gives the action
+    away, and from play alone it misleads too (docs/results/one_demo/search.md). So in training half of the changes
+    are shown beside the state of another one: what a change says then holds in all states but those in which
+    most data contradict it. Noise on demonstrated changes fills the gaps between the few that one demonstration shows.
     """
 
     name: ClassVar[str] = "pidm"
@@ -146,12 +146,12 @@ class PIDM(NavPolicy):
         self, states: Tensor, futures: Tensor, demonstrated: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
         """Return states to see, and futures to reach, that keep training from learning actions by heart."""
-        tensor, config, own = self.observations.tensor, self.config, demonstrated[:, None]
-        swap = own & tensor(rng.random((len(states), 1)) < config.state_swap)
+        tensor, config = self.observations.tensor, self.config
+        swap = tensor(rng.random((len(states), 1)) < config.state_swap)
         seen = torch.where(swap, states[tensor(rng.permutation(len(states)))], states)
         noise = self.spread.sign() * tensor(rng.standard_normal((2, *states.shape), dtype=np.float32))
         seen = seen + config.state_noise * self.spread * noise[0]
-        return seen, futures + own * config.change_noise * self.usual_change * noise[1]
+        return seen, futures + demonstrated[:, None] * config.change_noise * self.usual_change * noise[1]
 
     @torch.no_grad()
     def inverse_dynamics(self, states: ArrayLike, futures: ArrayLike, horizon: int | None = None) -> Array:
