@@ -91,12 +91,8 @@ class Session:
             return {"pause": "", "redo": "start over", "finish": "", "quit": "quit"}
         if not begun:
             redo = f"drop episode {self.kept}" if self._droppable else ""
-            return {
-                "pause": pause,
-                "redo": redo,
-                "finish": "save and finish" if self.problem else "finish",
-                "quit": "quit",
-            }
+            finish = "save and finish" if self.problem else "finish"
+            return {"pause": pause, "redo": redo, "finish": finish, "quit": "quit"}
         if self.file is None:
             return {"pause": pause, "redo": "start over", "finish": "end it here", "quit": "quit"}
         end = f"end it here, {'not kept' if self.rules.only_success else 'keep it'}"
