@@ -310,7 +310,7 @@ class TestProcesses:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         with subprocess.Popen([sys.executable, "-c", ""]) as dead:
             pass
-        folder = tmp_path / f".pidm-nav-3d.{socket.gethostname()}-{dead.pid}.tmp"
+        folder = tmp_path / f".pidm-nav-3d.{socket.gethostname()}-{dead.pid}-0.tmp"
         folder.mkdir()
         left, living = (Path(f"/dev/shm/ViZDoomSM{word}{os.getpid()}") for word in ("left", "living"))
         for path in (left, living):

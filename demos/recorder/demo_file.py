@@ -75,14 +75,20 @@ class DemoFile:
         """Return whether all is on disk; while it is not, `problem` says what went wrong if anything did."""
         return self._on_disk == self._parts
 
+    def save(self) -> bool:
+        """Write now what is not written yet, and return whether all is on disk."""
+        self.write()
+        self._worker.submit(int).result()  # waits for what was asked for before
+        return self.is_written()
+
     def close(self) -> None:
         """Wait until all is on disk, and let others write; raise OSError if a last try fails."""
         self._open.close()
 
     def _finish(self) -> None:
-        self.write()
+        saved = self.save()
         self._worker.shutdown()
-        if self.problem:
+        if not saved:
             raise OSError(self.problem)
 
     def _save(self) -> None:

@@ -91,7 +91,8 @@ class Session:
             return {"pause": "", "redo": "start over", "finish": "", "quit": "quit"}
         if not begun:
             redo = f"drop episode {self.kept}" if self._droppable else ""
-            return {"pause": pause, "redo": redo, "finish": "save again" if self.problem else "finish", "quit": "quit"}
+            finish = "save and finish" if self.problem else "finish"
+            return {"pause": pause, "redo": redo, "finish": finish, "quit": "quit"}
         if self.file is None:
             return {"pause": pause, "redo": "start over", "finish": "end it here", "quit": "quit"}
         end = f"end it here, {'not kept' if self.rules.only_success else 'keep it'}"
@@ -174,11 +175,9 @@ class Session:
 
     def _obey(self, command: Command) -> None:
         begun = self.person.steps > 0
-        if command == "finish" and not begun and self.file is not None and not self.file.is_written():
-            if self.file.problem:  # otherwise it is being written
-                self.file.write()
-        elif command == "quit" or (command == "finish" and not begun):
-            self.phase = "over"
+        if command == "quit" or (command == "finish" and not begun):
+            if command == "quit" or self.file is None or self.file.save():
+                self.phase = "over"
         elif command == "finish":
             self._end()
         elif command == "pause":

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -23,7 +22,6 @@ from pidm_nav.world3d.wad import TOKEN, build_wad
 
 TICS_PER_SECOND = 35
 SCREEN = (240, 320)  # height and width of the engine's picture: small, but large enough to be watched
-_STARTING = threading.Lock()  # one engine starts at a time, in the one temporary folder of this process
 DAZED = 7  # tics at the beginning of an episode in which the game lets nobody move
 
 # This script starts the engine such that it ends with this process, however that ends. Only Linux can do so.
@@ -61,7 +59,7 @@ class Engine:
         self._game = game = vizdoom.DoomGame()
         self._process: int | None = None
         game.set_mode(vizdoom.Mode.ASYNC_PLAYER if realtime else vizdoom.Mode.PLAYER)
-        with _STARTING, temporary_folder(Path(tempfile.gettempdir()), "pidm-nav-3d") as folder:
+        with temporary_folder(Path(tempfile.gettempdir()), "pidm-nav-3d") as folder:
             self._prepare(vizdoom, level, folder)
             try:
                 game.init()
