@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pidm_nav import AStarExpert, Comparison, collect, evaluate, save_demos, train
+from pidm_nav import AStarExpert, Comparison, Episode, EvalResult, collect, evaluate, find_task, save_demos, train
 from pidm_nav.cli import main
 
 LANE = "............\n.A.1.2..3...\n............\n"
@@ -41,10 +41,19 @@ def test_differences_are_those_of_the_episodes(lane):
 
 
 def test_pairing_finds_what_two_intervals_hide():
-    """The same small loss in every one of very different episodes."""
-    far, near = (evaluate(Constant(1, 0), "custom", 30, max_steps=s, noise_std=0.5, **ROOM) for s in (40, 36))
-    first, second = Comparison({"longer": far, "shorter": near}).table()
-    assert first["low"] < second["high"] and second["p"] < 0.05
+    """A small gain in every one of very different episodes."""
+
+    def result(gain):
+        episodes = [
+            Episode(np.zeros((2, 3)), np.zeros((1, 1)), [10 * seed + gain * (1 + seed / 100)], False, True, seed)
+            for seed in range(20)
+        ]
+        return EvalResult(find_task("Pendulum-v1"), tuple(episodes))
+
+    first, second = Comparison({"first": result(0), "second": result(1)}).table()
+    assert second["low"] < first["mean"] < second["mean"] < first["high"]
+    assert 1 < second["difference_low"] < second["difference_high"] < 1.2
+    assert second["p"] == pytest.approx(2 / 2**20)  # the exact test: all of 20 signs are the same
 
 
 def test_a_return_is_the_measure_only_where_nobody_reports_success():
