@@ -225,10 +225,13 @@ def _write(figure: Figure, file: Path | io.BytesIO, kind: str, **settings: Any) 
 
 
 def png(figure: Figure, dpi: int = 90) -> bytes:
-    """Return a figure as a PNG file, which notebooks show."""
-    file = io.BytesIO()
+    """Return a figure as a PNG file of few colors, which does not swell the notebook that shows it."""
+    from PIL import Image
+
+    file, small = io.BytesIO(), io.BytesIO()
     _write(figure, file, "png", dpi=dpi)
-    return file.getvalue()
+    Image.open(file).convert("RGB").quantize(64).save(small, format="PNG", optimize=True)
+    return small.getvalue()
 
 
 def html(described: object, draw: Callable[[], Figure], text: str = "") -> str:

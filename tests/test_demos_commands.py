@@ -246,7 +246,7 @@ def test_evaluate_says_what_was_reached(agent, capsys):
 
 
 def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, refused):
-    unseen = "the agent was trained on four-room: it cannot see the observations of "
+    unseen = f"{agent} was trained on four-room: it cannot see the observations of "
     refused(unseen + "maze, which have shape (32,) instead of (14,)", "evaluate", agent, "--task", "maze")
     (tmp_path / "map.txt").write_text("##########\n#........#\n#.A.1.2..#\n#..3.4...#\n##########\n")
     other = ["--task", "custom", "--layout", tmp_path / "map.txt", "--room-size", 900, 900]
