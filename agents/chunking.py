@@ -50,7 +50,7 @@ class Chunking(NavPolicy):
     action chunking with temporal ensembling, on BC's network. It leaves out ACT's variational autoencoder for the style
     of a demonstration, the transformer, several cameras with pretrained encoders, and joint positions as
     actions. At the end of an episode the last action repeats, where ACT leaves the loss out. ACT gives the oldest
-    prediction the largest weight; in these rooms, whose noise old predictions do not know, the newest gets it.
+    prediction the largest weight; here the newest gets it, which did better with many demonstrations.
 
     The state of `predict` is (N, chunk, A + 1): for the present and each later step, the weighted sum of the predicted
     actions, and the sum of their weights. Without it, every call is the first of an episode.
@@ -58,8 +58,7 @@ class Chunking(NavPolicy):
 
     name: ClassVar[str] = "chunking"
     config_class: ClassVar[type[AgentConfig]] = ChunkingConfig
-    # searched on Maze with 5 and 50 human-like demonstrations, seeds 0 and 1: chunk 4 and 8; ensemble 0.01 (ACT's),
-    # -0.1, -0.3 and -1; the loss; BC's network, which is no better and takes three times as long
+    # what was searched: docs/agents.md; BC's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {
         **BC.presets,
         "fast": Preset(AgentConfig(encoder_sizes=(256, 256)), TrainConfig(learning_rate=3e-3, loss="l1")),

@@ -44,7 +44,7 @@ def dagger(
 
     Args:
         agent: bc or retrieval-bc.
-        dataset: demonstrations to begin with, best of the same expert: those of other people contradict its actions.
+        dataset: demonstrations to begin with, best of the same expert: those of others may contradict its actions.
         rounds: how often the agent plays; it is trained once more often.
         expert: anything with `predict`, or the name of an expert; by default the task's first, which in 2D is astar.
         out: folder for the agent.

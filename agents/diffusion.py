@@ -56,8 +56,8 @@ class Diffusion(NavPolicy):
     This is the idea of Diffusion Policy (Chi et al., 2023): DDPM's training over chunks of actions with a cosine
     schedule, DDIM's few steps without new noise when acting, and a new plan every few actions. It leaves out the
     convolutional or transformer denoiser (this one is an MLP behind BC's encoder), past observations beside the present
-    state (images have their history), and the prediction of the noise: this network predicts the clean actions, which
-    a few steps reach more easily.
+    state (images have their history), and the prediction of the noise: this network predicts the clean actions; the
+    noise was not tried.
 
     Acting is deterministic given `seed` and the state of `predict`, a `Plan`. Without a state, each call plans anew and
     begins with the same noise.
@@ -65,8 +65,7 @@ class Diffusion(NavPolicy):
 
     name: ClassVar[str] = "diffusion"
     config_class: ClassVar[type[AgentConfig]] = DiffusionConfig
-    # searched on Maze with 5 and 50 human-like demonstrations, seeds 0 and 1: chunk 4 and 8; taken 1, 2 and 4;
-    # denoising_steps 2, 5 and 10; BC's network, with which it takes three times as long
+    # what was searched: docs/agents.md; BC's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {
         **BC.presets,
         "fast": Preset(
