@@ -27,8 +27,20 @@ if TYPE_CHECKING:
     from pidm_nav.episode import Episode
     from pidm_nav.world2d.layout import Layout
 
-AGENT_TITLES = {"bc": "BC", "pidm": "PIDM", "retrieval-bc": "Retrieval BC"}
-AGENT_COLORS = {"bc": "#d9480f", "pidm": "#1c6dd0", "retrieval-bc": "#0b8a5f"}
+AGENT_TITLES = {
+    "bc": "BC",
+    "chunking": "Chunking BC",
+    "diffusion": "Diffusion",
+    "pidm": "PIDM",
+    "retrieval-bc": "Retrieval BC",
+}
+AGENT_COLORS = {
+    "bc": "#d9480f",
+    "chunking": "#c2255c",
+    "diffusion": "#5f3dc4",
+    "pidm": "#1c6dd0",
+    "retrieval-bc": "#0b8a5f",
+}
 OTHER_AGENT_COLORS = ("#8540c9", "#b3860b")
 DEMONSTRATOR_TITLES = {"human": "human", "human-like": "human-like", "astar": "A*"}
 # Blue and orange are the paper's colors for people and for the planner.

@@ -31,7 +31,7 @@ class Train:
     """
 
     agent: str = "pidm"
-    """Agent to train: bc, pidm or retrieval-bc."""
+    """Agent to train: bc, chunking, diffusion, pidm or retrieval-bc."""
     task: str | None = None
     """Task to learn; by default the one of the demonstrations."""
     demos: str | None = None
@@ -48,6 +48,12 @@ class Train:
     """Settings to start from: fast (seconds on a laptop), paper, or paper-fast (the paper's networks in fewer steps);
     for images, pixels (train a CNN) or frozen (an encoder that is not trained). By default fast, or what the images
     ask for."""
+    dagger: int = 0
+    """Rounds of DAgger, for bc and retrieval-bc: the agent plays as many episodes as there are demonstrations, an
+    expert says what it would have done, and the agent is trained again on everything. If it is killed, the same command
+    makes the rounds again with the same result, and resumes the last training."""
+    dagger_expert: str | None = None
+    """Expert for --dagger; by default the task's first: astar in 2D (begin with --demos TASK/astar), scripted in 3D."""
     out: Path | None = None
     """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
     force: bool = False
@@ -87,7 +93,7 @@ class Train:
 
     def run(self) -> None:
         """Train the agent and say where it is."""
-        from pidm_nav.agents import Preset, train
+        from pidm_nav.agents import Preset, dagger, train
         from pidm_nav.agents.train import env_arguments
 
         settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
@@ -104,7 +110,13 @@ class Train:
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}
         began = time.perf_counter()
-        agent = train(self.agent, dataset, settings, folder, overwrite=self.force, progress=True, **more)
+        more |= {"preset": settings, "out": folder, "overwrite": self.force, "progress": True}
+        if self.dagger:
+            agent = dagger(self.agent, dataset, self.dagger, self.dagger_expert, **more)
+        elif self.dagger_expert is not None:
+            raise ValueError("--dagger-expert is for DAgger: add --dagger with the number of rounds, or leave it out")
+        else:
+            agent = train(self.agent, dataset, **more)
         seconds = time.perf_counter() - began
         say(
             f"{self.agent} learned {dataset.task} from {len(dataset)} demonstrations ({dataset.num_steps:,} steps) "

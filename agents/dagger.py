@@ -1,0 +1,90 @@
+"""DAgger: an agent plays, an expert says what it would have done in the states that the agent got into, and so on."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pidm_nav.agents.checkpoint import DESCRIPTION
+from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.agents.train import env_arguments, train
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.experts import make_expert
+from pidm_nav.episode import Episode
+from pidm_nav.limits import check_number
+from pidm_nav.rollout import Policy, Rollout, Rows
+from pidm_nav.tasks import find_task
+
+ROLLOUT_SEED = 2_000_000  # of the first episode; far from the seeds of demonstrations and evaluations
+STUDENTS = (
+    "bc",
+    "retrieval-bc",
+)  # the others learn from what follows a state, which here is not what the labels led to
+
+
+def dagger(
+    agent: str,
+    dataset: DemoDataset,
+    rounds: int = 5,
+    expert: str | Policy | None = None,
+    out: str | Path | None = None,
+    *,
+    overwrite: bool = False,
+    **training: Any,
+) -> NavPolicy:
+    """Train an agent, let it play as many episodes as there are demonstrations, add them with the expert's actions.
+
+    This is repeated, and each training begins with new weights. Only the last one writes into `out`. If the process is
+    killed, the same call makes the earlier rounds again, with the same result, and the last training is resumed.
+
+    Args:
+        agent: bc or retrieval-bc.
+        dataset: demonstrations to begin with, best of the same expert: those of others may contradict its actions.
+        rounds: how often the agent plays; it is trained once more often.
+        expert: anything with `predict`, or the name of an expert; by default the task's first, which in 2D is astar.
+        out: folder for the agent.
+        overwrite: replace an agent that `out` holds already.
+        training: further arguments of `train`.
+    """
+    if agent not in STUDENTS:
+        raise ValueError(f"{agent} does not learn from labels of single states: choose {' or '.join(STUDENTS)}")
+    check_number("the number of rounds", rounds, 1, 1000)
+    if out is not None and not overwrite and (Path(out) / DESCRIPTION).exists():
+        raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
+    task, arguments = find_task(dataset.task), env_arguments(dataset)
+    if expert is None or isinstance(expert, str):
+        expert = make_expert(expert, task.layout(arguments) or task if "layout" in arguments else task)
+    settings = dict(getattr(expert, "settings", {}))
+    name = settings.get("expert", type(expert).__name__)
+    source = {"made_by": f"{name}, labeling {agent}", "settings": settings, "env_kwargs": arguments}
+    count, before_last = len(dataset), {**training, "on_checkpoint": None}
+    with closing(task.make_vec(task.rows_for(count), **arguments)) as env:
+        for number in range(rounds):
+            student = train(agent, dataset, **before_last)
+            first = ROLLOUT_SEED + number * count
+            episodes = labeled_episodes(student, expert, env, range(first, first + count))
+            dataset = DemoDataset.concatenate([dataset, DemoDataset(task.name, tuple(episodes), source)])
+    return train(agent, dataset, out=out, overwrite=overwrite, **training)
+
+
+def labeled_episodes(policy: Policy, expert: Policy, env: Rows, seeds: range) -> list[Episode]:
+    """Return episodes of a policy with the actions that an expert would have taken instead of its own."""
+    made: list[Episode] = []
+    memories: tuple[Any, Any] = None, None  # of policy and expert, as further episodes of the same rows
+    for first in range(0, len(seeds), env.num_envs):
+        running = Rollout(policy, env, seeds[first : first + env.num_envs], memory=memories[0])
+        labels: list[NDArray[Any]] = []
+        memory = memories[1]
+        while not running.done:
+            seen = running.states if getattr(expert, "sees_state", False) else running.observation
+            actions, memory = expert.predict(seen, memory, np.full(env.num_envs, not labels), deterministic=True)
+            labels.append(actions)
+            running.step()
+        memories, taught = (running.memory, memory), np.stack(labels, axis=1)  # (N, T, A)
+        made += [replace(each, actions=taught[row, : len(each)]) for row, each in enumerate(running.episodes())]
+    return made
