@@ -86,7 +86,7 @@ def to_ppo(agent: BC, env: Any, **settings: Any) -> PPO:
 def to_agent(ppo: PPO) -> BC:
     """Return the BC agent that acts as PPO, made by `to_ppo`, does now without noise; it can be saved as any agent."""
     policy: Any = ppo.policy
-    if not isinstance(policy, AgentPolicy):
+    if not isinstance(ppo.policy, AgentPolicy):
         raise ValueError(f"a {type(policy).__name__} is not a BC agent's network: use the model as it is, or to_ppo")
     agent: BC = deepcopy(policy.features_extractor_kwargs["agent"])
     agent.encoder.load_state_dict(policy.pi_features_extractor.encoder.state_dict())

@@ -95,11 +95,11 @@ def test_actions_of_another_width() -> None:
 
     env = Wide()
     agent = BC(env.observation_space, env.action_space).eval()
-    ppo, observation = to_ppo(agent, env, **SHORT), env.reset(seed=0)[0]
+    ppo, observation = to_ppo(agent, env, **{**SHORT, "batch_size": 32}), env.reset(seed=0)[0]
     np.testing.assert_allclose(
         ppo.predict(observation, deterministic=True)[0], agent.predict(observation)[0], atol=1e-4
     )
-    np.testing.assert_allclose(np.exp(ppo.policy.log_std.detach()), np.exp(-1.5) * np.array([4, 10]), rtol=1e-5)
+    np.testing.assert_allclose(np.exp(ppo.policy.log_std.detach().numpy()), np.exp(-1.5) * np.array([4, 10]), rtol=1e-5)
 
 
 def test_a_plain_model_of_stable_baselines_is_a_policy() -> None:
