@@ -133,7 +133,7 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
     ("arguments", "sentence"),
     [
         (["--task", "maze", "--out", "old.npz"], "'old.npz' exists: choose another name, or --force"),
-        (["--task", "maze", "--out", "new.h5"], "give a name that ends in .npz"),
+        (["--task", "maze", "--out", "new.txt"], "give a name that ends in .npz"),
         (["--task", "maze", "--out", "minari:x"], "'x' is not a Minari id"),
         (["--task", "maze", "--out", "minari:k/z-v0"], "'k/z-v0' is not a Minari id"),
         (["--task", "maze", "--out", "map.txt/x.npz"], "cannot write to 'map.txt'"),
@@ -300,6 +300,9 @@ def test_convert_through_every_format(four_room, tmp_path, monkeypatch, refused)
     run("demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0")
     run("demos", "convert", "minari:pidmnav/four-room/astar-v0", tmp_path / "back.npz")
     assert (tmp_path / "back.npz").read_bytes() == four_room.read_bytes()
+    run("demos", "convert", four_room, tmp_path / "four.hdf5")
+    run("demos", "convert", tmp_path / "four.hdf5", tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == four_room.read_bytes()
     run("collect", "--task", "four-room", "--episodes", 1, "--out", "minari:pidmnav/four-room/one-v0")
     assert len(load_demos("minari:pidmnav/four-room/one-v0")) == 1
     refused("already has", "demos", "convert", four_room, "minari:pidmnav/four-room/astar-v0")
@@ -320,7 +323,7 @@ def test_convert_never_harms_a_file(four_room, tmp_path, refused):
     (tmp_path / "cut.npz").write_bytes(four_room.read_bytes()[:-40])
     refused("cut.npz' cannot be read", "demos", "convert", tmp_path / "cut.npz", target, "--force")
     assert target.read_text() == "precious"
-    refused("ends in .npz, or minari:ID", "demos", "convert", four_room, tmp_path / "folder")
+    refused("ends in .npz or .hdf5, or minari:ID", "demos", "convert", four_room, tmp_path / "folder")
     run("demos", "convert", four_room, target, "--force")
     assert target.read_bytes() == four_room.read_bytes()
 

@@ -71,12 +71,13 @@ def refused(source, *words: str) -> str:
 # ---- our own file
 
 
+@pytest.mark.parametrize("name", ["demos.npz", "demos.hdf5", "demos.h5"])
 @pytest.mark.parametrize("task", PAPER_TASKS)
-def test_round_trip(task, tmp_path):
+def test_round_trip(task, name, tmp_path):
     data = wander(task, clip_noise=False)
-    save_demos(data, tmp_path / "new" / "demos.npz")
-    assert_same(load_demos(tmp_path / "new" / "demos.npz"), data)
-    assert load_demos(str(tmp_path / "new" / "demos.npz")).source["env_kwargs"] == {"clip_noise": False}
+    save_demos(data, tmp_path / "new" / name)
+    assert_same(load_demos(tmp_path / "new" / name), data)
+    assert load_demos(str(tmp_path / "new" / name)).source["env_kwargs"] == {"clip_noise": False}
     assert data.source["settings"] == {"legs": 2}
 
 
@@ -103,30 +104,34 @@ def test_round_trip_of_anything(tmp_path_factory, lengths, seed, data):
             )
         )
     dataset = DemoDataset("Elsewhere-v0", tuple(episodes), {"made_by": "ünï \U0001f3ae"})
-    path = tmp_path_factory.mktemp("any") / "demos.npz"
-    save_demos(dataset, path)
-    assert_same(load_demos(path), dataset)
+    folder = tmp_path_factory.mktemp("any")
+    for path in (folder / "demos.npz", folder / "demos.hdf5"):
+        save_demos(dataset, path)
+        assert_same(load_demos(path), dataset)
 
 
-def test_images_round_trip(tmp_path):
+@pytest.mark.parametrize("name", ["images.npz", "images.hdf5"])
+def test_images_round_trip(name, tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
     data = DemoDataset("Elsewhere-v0", (Episode(images, np.zeros((2, 2)), np.zeros(2), False, True),))
-    save_demos(data, tmp_path / "images.npz")
-    assert_same(load_demos(tmp_path / "images.npz"), data)
+    save_demos(data, tmp_path / name)
+    assert_same(load_demos(tmp_path / name), data)
 
 
-def test_equal_datasets_give_equal_files(tmp_path):
-    save_demos(wander(), tmp_path / "a.npz")
-    save_demos(wander(), tmp_path / "b.npz")
-    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+@pytest.mark.parametrize("kind", ["npz", "hdf5"])
+def test_equal_datasets_give_equal_files(kind, tmp_path):
+    save_demos(wander(), tmp_path / f"a.{kind}")
+    save_demos(wander(), tmp_path / f"b.{kind}")
+    assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
 
 
-def test_a_file_cut_at_any_byte_is_refused(tmp_path):
-    whole = tmp_path / "whole.npz"
+@pytest.mark.parametrize(("kind", "stride"), [("npz", 1), ("hdf5", 50)])
+def test_a_file_cut_at_any_byte_is_refused(kind, stride, tmp_path):
+    whole = tmp_path / f"whole.{kind}"
     save_demos(wander("four-room", episodes=1, max_steps=2), whole)
     content = whole.read_bytes()
-    cut = tmp_path / "cut.npz"
-    for length in range(len(content)):
+    cut = tmp_path / f"cut.{kind}"
+    for length in range(0, len(content), stride):
         cut.write_bytes(content[:length])
         message = refused(cut, str(cut))
         assert len(message) < 200
@@ -322,8 +327,8 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_unfit_targets_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"ends in \.npz"):
-        save_demos(wander(), tmp_path / "demos.hdf5")
+    with pytest.raises(ValueError, match=r"ends in \.npz or \.hdf5"):
+        save_demos(wander(), tmp_path / "demos.txt")
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"cannot write to '.*file'"):
         save_demos(wander(), tmp_path / "file" / "demos.npz")
@@ -466,6 +471,160 @@ def test_bad_release_folders_are_refused(tmp_path):
     refused(tmp_path / "walks", "walk_01_trajectory_data.npz")
     trajectory.write_bytes(b"PK\x03\x04")
     refused(tmp_path / "walks", "walk_01_trajectory_data.npz", "cut short")
+
+
+# ---- robomimic
+
+
+def hdf5(path: Path, edit: Any = None) -> Path:
+    """Write `wander()` in robomimic's layout, and change the file."""
+    import h5py
+
+    save_demos(wander(), path)
+    with h5py.File(path, "a") as file:
+        if edit:
+            edit(file)
+    return path
+
+
+def test_files_have_the_layout_that_robomimic_documents(tmp_path):
+    import h5py
+
+    data = wander(noise_std=0.3)
+    save_demos(data, tmp_path / "demos.hdf5")
+    with h5py.File(tmp_path / "demos.hdf5") as file:
+        assert list(file) == ["data"] and list(file["data"]) == ["demo_0", "demo_1", "demo_2"]
+        assert file["data"].attrs["total"] == data.num_steps == 18
+        env_args = json.loads(file["data"].attrs["env_args"])
+        assert env_args == {"env_name": "PIDMNav-Maze-v0", "env_type": 2, "env_kwargs": {"noise_std": 0.3}}
+        demo, episode = file["data/demo_1"], data[1]
+        assert demo.attrs["num_samples"] == 6 and demo.attrs["seed"] == 8
+        assert set(demo) == {"actions", "rewards", "dones", "states", "obs", "next_obs", "infos"}
+        assert np.array_equal(demo["obs/flat"], episode.observations[:-1])
+        assert np.array_equal(demo["next_obs/flat"], episode.observations[1:])
+        assert np.array_equal(demo["states"], episode.observations[:-1])
+        assert np.array_equal(demo["actions"], episode.actions) and demo["dones"][()].tolist() == [0] * 6
+
+
+def foreign_hdf5(path: Path, *without: str, **obs: np.ndarray) -> Path:
+    """A file as robomimic writes it, of 11 episodes of 3 steps; the actions say which is which."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for index in range(11):
+            demo = file.create_group(f"data/demo_{index}")
+            demo["actions"] = np.full((3, 2), index / 10)
+            demo["rewards"], demo["dones"] = np.array([0.0, 0, 1]), np.array([0, 0, 1])
+            for key, value in obs.items():
+                demo[f"obs/{key}"], demo[f"next_obs/{key}"] = value[:-1], value[1:]
+            for name in without:
+                del demo[name]
+        env = {"env_name": "Lift", "env_version": "1.4", "env_type": 1, "env_kwargs": {"horizon": 400}}
+        file["data"].attrs["env_args"] = json.dumps(env, indent=4)
+        file["mask/train"] = np.array([b"demo_0", b"demo_2"])
+    return path
+
+
+def test_robomimic_files_by_others_are_read(tmp_path):
+    pose, grip = np.arange(8.0).reshape(4, 2), np.arange(4.0) + 100
+    image = np.zeros((4, 8, 8, 3), np.uint8)
+    said = np.array([b"lift"] * 4)
+    path = foreign_hdf5(tmp_path / "lift.hdf5", pose=pose, grip=grip, image=image, said=said)
+    data = load_demos(path)
+    assert data.task == "Lift" and data.env_kwargs == {"horizon": 400}
+    assert data.source["made_by"] == "robomimic: lift" and len(data) == 11
+    assert np.array_equal(data[0].observations, np.column_stack([grip, pose]))
+    assert [round(float(episode.actions[0, 0]) * 10) for episode in data] == list(range(11))
+    assert data[0].rewards.tolist() == [0, 0, 1] and data[0].terminated and not data[0].truncated
+    save_demos(data, tmp_path / "lift.npz")
+    assert_same(load_demos(tmp_path / "lift.npz"), data)
+    short = load_demos(foreign_hdf5(tmp_path / "short.hdf5", "next_obs", "rewards", "dones", pose=pose))
+    assert len(short[0]) == 2 and np.array_equal(short[0].observations, pose[:3]) and short[0].truncated
+    images = load_demos(foreign_hdf5(tmp_path / "images.hdf5", image=image))
+    assert images[0].observations.shape == (4, 8, 8, 3)
+    two = foreign_hdf5(tmp_path / "two.hdf5", left=image, right=image)
+    refused(two, "it observes left, right: vectors are needed, or images of one camera")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("obs/flat", {"shape": (10**10, 32), "dtype": "f8", "chunks": (10, 32)}, "MB of numbers"),
+        ("next_obs/flat", {"shape": (6, 32), "dtype": "f8", "chunks": (10**7, 32), "maxshape": (None, 32)}, "MB of"),
+        ("rewards", {"shape": (6,), "dtype": "f8", "chunks": (10**9,), "maxshape": (None,)}, "MB of numbers"),
+        ("rewards", {"shape": (6,), "dtype": "u1", "external": [("/dev/zero", 0, 6)]}, "from other files"),
+        ("infos/goals_reached", {"shape": (10**9,), "dtype": "f8", "chunks": (10,)}, "MB of numbers"),
+        ("actions", {"data": np.zeros((5, 2))}, "the arrays of demo_1 have different lengths"),
+        ("actions", {"data": np.full((6, 2), np.nan)}, "NaN"),
+        ("actions", {"data": np.zeros(6, dtype=[("a", "f4")])}, "arrays of numbers are needed"),
+        ("actions", {"data": np.array(3.0)}, "arrays of numbers are needed"),
+        ("obs/flat", {"data": np.zeros((6, 32))}, "goals of maze"),
+        ("obs", {"data": np.zeros(6)}, "cannot be read"),
+    ],
+)
+def test_hostile_arrays_for_robomimic_are_refused(tmp_path, name, arguments, words):
+    def replace(file):
+        del file["data/demo_1"][name]
+        file["data/demo_1"].create_dataset(name, **arguments)
+
+    refused(hdf5(tmp_path / "demos.hdf5", replace), "demos.hdf5", words)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "words"),
+    [
+        ("data", "pidm_nav", "{", "cannot be used"),
+        ("data", "pidm_nav", "[" * 100_000, "damaged"),
+        ("data", "pidm_nav", '{"task": 3, "source": {}}', "Expected `str`, got `int`"),
+        ("data", "pidm_nav", '{"task": "this:Zen-v0", "source": {}}', "'this:Zen-v0'"),
+        ("data", "pidm_nav", 7, "damaged"),
+        ("data", "pidm_nav", ["a", "b"], "its attribute pidm_nav is not one text or number"),
+        ("data/demo_2", "seed", -1, "the seed is -1"),
+        ("data/demo_2", "seed", 1.5, "its attribute seed is not one text or number"),
+        ("data/demo_2", "terminated", "True", "terminated is 'True'"),
+    ],
+)
+def test_hostile_attributes_for_robomimic_are_refused(tmp_path, group, name, value, words):
+    refused(hdf5(tmp_path / "demos.hdf5", lambda file: file[group].attrs.update({name: value})), "demos.hdf5", words)
+
+
+def test_other_hdf5_files_are_refused(tmp_path):
+    import h5py
+
+    def link(file):
+        del file["data/demo_1"]
+        file["data/demo_1"] = h5py.ExternalLink("other.hdf5", "data/demo_1")
+
+    hdf5(tmp_path / "other.hdf5")
+    refused(hdf5(tmp_path / "linked.hdf5", link), "linked.hdf5", "from other files")
+    refused(hdf5(tmp_path / "empty.hdf5", lambda file: file["data"].clear()), "it has 0 episodes")
+    refused(hdf5(tmp_path / "none.hdf5", lambda file: file.clear()), "not an HDF5 file of robomimic")
+    (tmp_path / "text.hdf5").write_text("hello")
+    refused(tmp_path / "text.hdf5", "not an HDF5 file of robomimic")
+    refused(tmp_path / "nowhere.hdf5", "no demonstrations")
+
+
+def test_what_robomimics_layout_cannot_hold_is_not_written(tmp_path):
+    infos: dict[str, Any] = {".": np.zeros(1)}
+    for names in (infos, {f"info {number}": np.zeros(1) for number in range(33)}):
+        episode = Episode(np.zeros((2, 1)), np.zeros((1, 1)), np.zeros(1), True, False, 0, names)
+        with pytest.raises(ValueError, match=r"cannot write '.*demos\.hdf5'"):
+            save_demos(DemoDataset("Elsewhere-v0", (episode,)), tmp_path / "demos.hdf5")
+    assert os.listdir(tmp_path) == []
+
+
+def test_hdf5_on_a_full_disk_leaves_the_old_one(tmp_path):
+    """HDF5 would end the process here; a limit on the size of files acts like a full disk."""
+    path = hdf5(tmp_path / "demos.hdf5")
+    before = path.read_bytes()
+    convert = f"""if True:
+        import resource
+        from pidm_nav.cli import main
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        main(["demos", "convert", "maze/astar", {str(path)!r}, "--force"])"""
+    done = subprocess.run([sys.executable, "-c", convert], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: cannot write '") and "demos.hdf5" in done.stderr
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["demos.hdf5"]
 
 
 # ---- Minari

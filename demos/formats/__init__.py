@@ -1,4 +1,4 @@
-"""Demonstrations on disk: our own npz files, Minari, and the recordings of the paper."""
+"""Demonstrations on disk: our own npz files, Minari, robomimic's HDF5 files, and the recordings of the paper."""
 
 from pidm_nav.demos.formats.minari import from_minari, to_minari
 from pidm_nav.demos.formats.npz import check_output, load_demos, save_demos

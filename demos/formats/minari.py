@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from unittest.mock import patch
 
 import gymnasium as gym
@@ -18,7 +17,7 @@ import numpy as np
 
 from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats.schema import Origin, check_size
+from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, size_of
 from pidm_nav.episode import Episode
 from pidm_nav.files import temporary_folder
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
@@ -26,7 +25,6 @@ from pidm_nav.tasks import find_task
 
 ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store
 STORE = "MINARI_DATASETS_PATH"  # the environment variable that names Minari's folder
-Document = TypeVar("Document")
 ARRAYS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 
@@ -102,7 +100,7 @@ def from_minari(dataset_id: str) -> DemoDataset:
             f"Minari has no '{dataset_id}' in '{_store()}': `minari download {dataset_id}` may fetch it"
         )
     try:
-        metadata = _parse((folder / "metadata.json").read_bytes(), Metadata)
+        metadata = parse_json((folder / "metadata.json").read_bytes(), Metadata)
         origin = _origin(dataset_id, metadata)
         return DemoDataset(origin.task, tuple(_read_episodes(folder / "main_data.hdf5", metadata)), origin.source)
     except ValueError as error:
@@ -148,11 +146,10 @@ def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
     import h5py
 
     texts = {"observations": metadata.observation_space, "actions": metadata.action_space}
-    spaces = {name: _parse(text, Space) for name, text in texts.items()}
+    spaces = {name: parse_json(text, Space) for name, text in texts.items()}
     with h5py.File(path) as file:
         indices = range(metadata.total_episodes)
-        found = (array for index in indices for array in _find_arrays(file, index).values())
-        check_size((max(array.shape, array.chunks or (), key=math.prod), array.dtype) for array in found)
+        check_size(size_of(array) for index in indices for array in _find_arrays(file, index).values())
         for index in indices:
             arrays = {name: array[()] for name, array in _find_arrays(file, index).items()}
             for name, space in spaces.items():
@@ -167,33 +164,24 @@ def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
 def _find_arrays(file: Any, index: int) -> dict[str, Any]:
     """Return the arrays of an episode before they are read; those of the infos under `infos/NAME`."""
     group = file[f"episode_{index}"]
-    found = {name: group[name] for name in ARRAYS}
-    for name, array in found.items():
-        if not hasattr(array, "shape") or array.dtype.kind not in "fiub":
-            raise ValueError(f"its {name} are a dict, a tuple or no numbers: arrays of numbers are needed")
+    found = {name: find_array(file, f"episode_{index}/{name}") for name in ARRAYS}
     lengths = (len(group["rewards"]), len(group["rewards"]) + 1)
     for name, array in group.get("infos", {}).items():
-        if getattr(array, "shape", ()) and array.dtype.kind in "fiub" and len(array) in lengths:
-            found[f"infos/{name}"] = array
-    if any(array.external or array.is_virtual or array.file != file for array in found.values()):
-        raise ValueError("it takes arrays from other files: store it as one")
+        if has_numbers(array) and len(array) in lengths:
+            found[f"infos/{name}"] = find_array(file, f"episode_{index}/infos/{name}")
     if len(found) > len(ARRAYS) + MAX_INFOS:
         raise ValueError(f"it has {len(found) - len(ARRAYS)} infos: {MAX_INFOS} is the most")
     return found
 
 
-def _parse(text: str | bytes, kind: type[Document]) -> Document:
-    return msgspec.convert(json.loads(text), kind)  # Minari writes infinite numbers, which strict JSON has none of
-
-
 def _origin(dataset_id: str, metadata: Metadata) -> Origin:
     """Return task and source as we wrote them, or what Minari's own metadata says about them."""
     if metadata.pidm_nav is not None:
-        return _parse(metadata.pidm_nav, Origin)
+        return parse_json(metadata.pidm_nav, Origin)
     made_by = f"minari: {dataset_id}"
     if metadata.env_spec is None:
         return Origin(dataset_id, {"made_by": made_by})
-    spec = _parse(metadata.env_spec, EnvSpec)
+    spec = parse_json(metadata.env_spec, EnvSpec)
     env_kwargs = {key: value for key, value in spec.kwargs.items() if key != "task"}
     return Origin(spec.id, {"made_by": made_by, "env_kwargs": env_kwargs})
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, infer_task
 from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
+from pidm_nav.demos.formats.robomimic import SUFFIXES, from_robomimic, import_h5py, to_robomimic
 from pidm_nav.demos.formats.schema import Origin, TooLarge, check_size
 from pidm_nav.episode import Episode
 from pidm_nav.files import atomic_file, writable_folder
@@ -57,7 +58,8 @@ def load_demos(source: str | Path) -> DemoDataset:
 
     Args:
         source: a `.npz` file, ours or the paper's compact recordings; a folder of the paper's release;
-            `minari:` and a dataset's id; or `TASK/astar` or `TASK/human-like`, which come with the package.
+            `minari:` and a dataset's id; a `.hdf5` file in robomimic's layout; or `TASK/astar` or `TASK/human-like`,
+            which come with the package.
     """
     text, path = str(source), Path(source)
     if text.startswith("minari:"):
@@ -66,6 +68,8 @@ def load_demos(source: str | Path) -> DemoDataset:
         from pidm_nav.demos.formats.paper import load_release
 
         return load_release(path)
+    if path.suffix in SUFFIXES and path.is_file():
+        return from_robomimic(path)
     path = path if path.is_file() else _bundled(text)
     arrays = read_arrays(path)
     try:
@@ -81,11 +85,17 @@ def load_demos(source: str | Path) -> DemoDataset:
 
 
 def save_demos(dataset: DemoDataset, target: str | Path) -> None:
-    """Write a `.npz` file, or a dataset of `minari:ID`; what was there before stays until the new one is whole."""
+    """Write a `.npz` file, a `.hdf5` file in robomimic's layout, or a dataset of Minari, given as `minari:ID`.
+
+    What was there before stays until the new one is whole.
+    """
     if str(target).startswith("minari:"):
         to_minari(dataset, str(target).removeprefix("minari:"), force=True)
         return
     check_output(str(target), force=True)
+    if Path(target).suffix in SUFFIXES:
+        to_robomimic(dataset, target)
+        return
     keys = sorted({key for episode in dataset for key in episode.infos})
     metadata: dict[str, Any] = {"task": dataset.task, "source": dataset.source}
     metadata |= {"seeds": [episode.seed for episode in dataset], "infos": keys}
@@ -119,8 +129,10 @@ def check_output(target: str, force: bool) -> None:
     if target.startswith("minari:"):
         check_id(target.removeprefix("minari:"), force)
         return
-    if not target.endswith(".npz"):
-        raise ValueError(f"cannot write to '{target}': give a name that ends in .npz, or minari:ID")
+    if Path(target).suffix in SUFFIXES:
+        import_h5py()
+    elif not target.endswith(".npz"):
+        raise ValueError(f"cannot write to '{target}': give a name that ends in .npz or .hdf5, or minari:ID")
     if Path(target).exists() and not force:
         raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
     writable_folder(Path(target).parent)

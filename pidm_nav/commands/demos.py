@@ -31,7 +31,7 @@ class Collect:
     """
 
     out: str
-    """The .npz file to write, or minari:ID such as minari:pidmnav/maze/astar-v0."""
+    """The .npz or .hdf5 file to write, or minari:ID such as minari:pidmnav/maze/astar-v0."""
     task: str | None = None
     """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout)."""
     expert: Literal["astar", "human-like", "scripted", "play"] | None = None
@@ -87,15 +87,15 @@ class Info:
 
 @dataclass(frozen=True)
 class Convert:
-    """Convert demonstrations between npz, Minari and the paper's files.
+    """Convert demonstrations between npz, Minari, robomimic's HDF5 and the paper's files.
 
     Example: pidm-nav demos convert my_demos.npz minari:pidmnav/maze/mine-v0
     """
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
-    """A .npz file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    """A .npz or .hdf5 file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
     target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-    """A .npz file, or minari:ID such as minari:pidmnav/maze/human-v0."""
+    """A .npz file, a .hdf5 file for robomimic, or minari:ID such as minari:pidmnav/maze/human-v0."""
     drop_actions: bool = False
     """Leave the actions out, to imitate from states alone."""
     force: bool = False
