@@ -2,6 +2,7 @@
 
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Summary, Transitions
+from pidm_nav.demos.edit import edit_demos
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
@@ -18,6 +19,7 @@ __all__ = [
     "Summary",
     "Transitions",
     "collect",
+    "edit_demos",
     "from_minari",
     "load_demos",
     "make_expert",

@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "collect": "demos:Collect",
         "demos info": "demos:Info",
         "demos convert": "demos:Convert",
+        "demos edit": "demos:Edit",
         "demos replay": "demos:Replay",
         "demos plot": "demos:Plot",
     },

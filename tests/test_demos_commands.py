@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import os
 import socket
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from PIL import Image
 import pidm_nav
 from pidm_nav import PAPER_TASKS
 from pidm_nav.cli import main
-from pidm_nav.demos import DemoDataset, Episode, collect, load_demos, save_demos
+from pidm_nav.demos import DemoDataset, Episode, collect, edit_demos, load_demos, save_demos
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
+from pidm_nav.files import only_writer
 from pidm_nav.rollout import rollout
 
 MAP = "##########\n#........#\n#..A.....#\n#....##..#\n#..2....1#\n##########\n"
@@ -326,6 +328,158 @@ def test_convert_never_harms_a_file(four_room, tmp_path, refused):
     refused("ends in .npz or .hdf5, or minari:ID", "demos", "convert", four_room, tmp_path / "folder")
     run("demos", "convert", four_room, target, "--force")
     assert target.read_bytes() == four_room.read_bytes()
+
+
+# ---- edit
+
+
+def edited(path: Path, *arguments: Any) -> DemoDataset:
+    """What `demos edit` makes of a file, which must stay as it was."""
+    before, out = path.read_bytes(), path.with_name("edited.npz")
+    run("demos", "edit", path, *arguments, "--out", out, "--force")
+    assert path.read_bytes() == before
+    return load_demos(out)
+
+
+@pytest.fixture
+def walks(tmp_path):
+    """Five episodes: number 1 and 3 end early and fail."""
+    data = collect(AStarExpert("four-room"), "four-room", 5, seed=20)
+    short = collect(AStarExpert("four-room"), "four-room", 5, seed=20, max_steps=30)
+    episodes = tuple((short if index in (1, 3) else data)[index] for index in range(5))
+    save_demos(DemoDataset("four-room", episodes, data.source), tmp_path / "walks.npz")
+    return tmp_path / "walks.npz"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seeds"),
+    [
+        (["--keep", "successes"], [20, 22, 24]),
+        (["--drop", "0,3"], [21, 22, 24]),
+        (["--keep", "1:4"], [21, 22, 23]),
+        (["--keep", "4, 0"], [20, 24]),
+        (["--keep", "successes", "--drop", "1,2"], [20, 24]),  # numbers are those of the file
+        (["--keep", "successes", "--trim", ":9"], [20, 22, 24]),  # successes before they are trimmed
+    ],
+)
+def test_edit_chooses_episodes(walks, arguments, seeds):
+    assert [episode.seed for episode in edited(walks, *arguments)] == seeds
+
+
+def test_edit_merges_after_everything_else_and_keeps_the_history(walks, four_room, capsys):
+    data = edited(walks, "--keep", "successes", "--drop", 2, "--trim", "0:20", "--merge", four_room, four_room)
+    assert [episode.seed for episode in data] == [20, 24, 5, 6, 7, 5, 6, 7]
+    assert [len(episode) == 20 for episode in data] == [True] * 2 + [False] * 6
+    (entry,) = data.source["history"]
+    assert entry["done"] == "--keep successes --drop 2 --trim 0:20 --merge four.npz four.npz"
+    assert entry["version"] == pidm_nav.__version__
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (walks, four_room, four_room)]
+    assert [file["sha256"] for file in entry["files"]] == hashes
+    assert [file["name"] for file in entry["files"]] == ["walks.npz", "four.npz", "four.npz"]
+    first, spins = walks.with_name("edited.npz"), walks.with_name("spins.npz")
+    save_demos(collect(Spinner(), "four-room", 1, max_steps=9), spins)
+    run("demos", "edit", first, "--merge", spins, "--out", walks.with_name("twice.npz"))
+    capsys.readouterr()
+    run("demos", "info", walks.with_name("twice.npz"))
+    told = capsys.readouterr().out
+    assert f"twice was edited by pidm-nav {pidm_nav.__version__}: {entry['done']}" in told
+    assert "--merge spins.npz" in told and all(f"sha256 {each}" in told for each in hashes)
+    again = edit_demos(walks.with_name("twice.npz"), keep="0")
+    assert [len(part["history"]) for part in again.source["parts"]] == [3, 2]  # each part keeps its own
+
+
+@pytest.mark.parametrize(
+    ("trim", "first", "end"), [("0:20", 0, 20), ("10:", 10, None), (":-5", 0, -5), ("-7:", -7, None)]
+)
+def test_trimmed_episodes_are_slices(walks, trim, first, end):
+    whole, data = load_demos(walks), edited(walks, f"--trim={trim}")
+    for before, after in zip(whole, data, strict=True):
+        steps = slice(first, end).indices(len(before))[:2]
+        cut_start, cut_end = steps[0] > 0, steps[1] < len(before)
+        assert np.array_equal(after.observations, before.observations[steps[0] : steps[1] + 1])
+        assert np.array_equal(after.actions, before.actions[steps[0] : steps[1]])
+        assert np.array_equal(after.rewards, before.rewards[steps[0] : steps[1]])
+        goals = before.infos["goals_reached"][steps[0] : steps[1] + 1]
+        assert np.array_equal(after.infos["goals_reached"], goals)
+        assert after.terminated == (before.terminated and not cut_end)
+        assert after.truncated == (before.truncated or cut_end) and after.success == (before.success and not cut_end)
+        assert after.seed == (None if cut_start else before.seed)
+
+
+def test_infos_of_every_step_are_trimmed_too(tmp_path):
+    infos = {"each step": np.arange(4), "each state": np.arange(5)}
+    episode = Episode(np.zeros((5, 1)), np.zeros((4, 1)), np.zeros(4), True, False, 3, infos)
+    save_demos(DemoDataset("Swing-v1", (episode,)), tmp_path / "swing.npz")
+    (trimmed,) = edit_demos(tmp_path / "swing.npz", trim="1:3")
+    assert {key: array.tolist() for key, array in trimmed.infos.items()} == {
+        "each step": [1, 2],
+        "each state": [1, 2, 3],
+    }
+
+
+def test_a_trimmed_end_passes_the_check_and_a_trimmed_beginning_does_not(walks, refused, capsys):
+    edited(walks, "--trim", ":25")
+    run("demos", "replay", walks.with_name("edited.npz"), "--check")
+    assert "5 episodes simulated again from their seeds" in capsys.readouterr().out
+    edited(walks, "--trim", "3:")
+    told = refused("5 of 5 episodes", "demos", "replay", walks.with_name("edited.npz"), "--check")
+    assert "episode 0, step 0: the episode does not begin at the map's start" in told
+
+
+def test_edit_in_place_only_when_asked(walks, refused):
+    before = walks.read_bytes()
+    refused("--out is the file that is edited", "demos", "edit", walks, "--drop", 0, "--out", walks, "--force")
+    refused("give either --out", "demos", "edit", walks, "--drop", 0)
+    refused("give either --out", "demos", "edit", walks, "--drop", 0, "--in-place", "--out", "x.npz")
+    refused("is for a file, and 'maze/astar' is none", "demos", "edit", "maze/astar", "--drop", 0, "--in-place")
+    with only_writer(walks, ""):
+        refused("is being written to by process", "demos", "edit", walks, "--drop", 0, "--in-place")
+    assert walks.read_bytes() == before
+    run("demos", "edit", walks, "--drop", 0, "--in-place")
+    assert [episode.seed for episode in load_demos(walks)] == [21, 22, 23, 24]
+    assert os.listdir(walks.parent) == ["walks.npz"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "nothing to do: give keep, drop, trim or merge"),
+        (["--drop", "5"], "there is no episode 5: the demonstrations have episodes 0 to 4"),
+        (["--keep", "3:99"], "there is no episode 5"),
+        (["--keep", "failures"], "'failures' is no number of an episode"),
+        (["--drop=-1"], "'-1' is no number of an episode"),
+        (["--drop", "0:5"], "nothing is left of"),
+        (["--keep", "successes", "--drop", "0,2,4"], "nothing is left of"),
+        (["--trim", "30:"], "trim 30: leaves nothing of episode 1, which has 30 steps: drop it, or keep more"),
+        (["--trim", "9:9"], "trim 9:9 leaves nothing of episode 0"),
+        (["--trim", "5"], "'5' does not say which steps to keep"),
+        (["--trim", "1:9:2"], "'1:9:2' does not say which steps to keep"),
+        (["--merge", "maze/astar"], "'maze/astar' holds demonstrations of maze, not of four-room"),
+        (["--merge", "loud.npz"], "'loud.npz' was made with another noise_std (0.5, not 0.2)"),
+        (["--merge", "nowhere.npz"], "no demonstrations at 'nowhere.npz'"),
+        (["--drop", "0", "--out", "loud.npz"], "'loud.npz' exists"),
+    ],
+)
+def test_edit_refuses_before_it_writes(walks, arguments, sentence, monkeypatch, refused):
+    monkeypatch.chdir(walks.parent)
+    save_demos(collect(AStarExpert("four-room"), "four-room", 1, max_steps=3, noise_std=0.5), "loud.npz")
+    before = walks.read_bytes()
+    refused(sentence, "demos", "edit", "walks.npz", "--out", "new.npz", *arguments)
+    assert sorted(os.listdir()) == ["loud.npz", "walks.npz"] and walks.read_bytes() == before
+
+
+def test_merge_knows_the_defaults_of_the_environment(walks):
+    data = collect(AStarExpert("four-room"), "four-room", 1, max_steps=3, noise_std=0.2, room_size=(800, 800))
+    save_demos(data, walks.with_name("same.npz"))
+    assert len(edit_demos(walks, merge=[walks.with_name("same.npz")])) == 6
+
+
+@pytest.mark.parametrize("history", [5, ["x"], [{"done": 3}], {"done": "x"}])
+def test_a_damaged_history_is_one_sentence(walks, history, refused):
+    data = load_demos(walks)
+    save_demos(DemoDataset(data.task, data.episodes, {**data.source, "history": history}), walks)
+    refused("the history in the source of these demonstrations cannot be read", "demos", "info", walks)
+    refused("the history in the source", "demos", "edit", walks, "--drop", 0, "--in-place")
 
 
 # ---- replay

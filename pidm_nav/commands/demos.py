@@ -1,7 +1,8 @@
-"""The commands on demonstrations: collect, info, convert, replay and plot."""
+"""The commands on demonstrations: collect, info, convert, edit, replay and plot."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,10 +13,12 @@ from pidm_nav.commands.options import EnvArguments, EnvOptions, File, Files
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.edit import edit_demos, edits
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.play import anywhere
 from pidm_nav.demos.formats import check_output, load_demos, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
+from pidm_nav.files import only_writer
 from pidm_nav.rollout import episode_seeds
 from pidm_nav.tasks import TASKS, find_task
 from pidm_nav.video import check_video_name, write_video
@@ -81,8 +84,14 @@ class Info:
     files: Files
 
     def run(self) -> None:
-        """Print the table."""
-        print_summaries(load_all(self.files))
+        """Print the table, and below it what was done to files that were edited."""
+        datasets = load_all(self.files)
+        print_summaries(datasets)
+        for label, dataset in datasets.items():
+            for edit in edits(dataset):
+                say(f"\n{label} was edited by pidm-nav {edit.version}: {edit.done}")
+                for file in edit.files:
+                    say(f"  from {file.name}, sha256 {file.sha256}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,47 @@ class Convert:
             dataset = dataset.without_actions()
         save_demos(dataset, self.target)
         say(f"{counted(len(dataset), 'episode')} of {dataset.task} written to {self.target}")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Curate recordings: choose episodes, trim them and merge files, in the order of these options.
+
+    Example: pidm-nav demos edit my_demos.npz --keep successes --drop 3,7 --out clean.npz
+    """
+
+    file: File
+    keep: str | None = None
+    """Episodes to keep: successes, or numbers from 0 as `demos replay --episode` counts them, such as 0,4,10:20."""
+    drop: str | None = None
+    """Numbers of episodes to leave out, as they are counted in FILE."""
+    trim: str | None = None
+    """Steps to keep of each of these episodes, such as 0:120, 10: or :-5 (all but the last five)."""
+    merge: tuple[str, ...] = ()
+    """Demonstrations of the same task and environment, whose episodes follow as they are."""
+    out: str | None = None
+    """The .npz or .hdf5 file to write, or minari:ID."""
+    in_place: bool = False
+    """Replace FILE itself; it stays as it was until the edited one is whole."""
+    force: bool = False
+    """Replace an existing file."""
+
+    def run(self) -> None:
+        """Edit the demonstrations, save them and print their summary."""
+        if self.in_place == (self.out is not None):
+            raise ValueError("give either --out with the name of a new file, or --in-place to replace the old one")
+        place = Path(self.file).resolve()
+        if self.in_place and not place.is_file():
+            raise ValueError(f"--in-place is for a file, and '{self.file}' is none: give --out")
+        if self.out is not None and Path(self.out).resolve() == place:
+            raise ValueError("--out is the file that is edited: give another name, or --in-place")
+        target = self.out or str(place)
+        check_output(target, self.force or self.in_place)
+        alone = only_writer(place, "wait until it is done, or give --out") if self.in_place else nullcontext()
+        with alone:
+            dataset = edit_demos(self.file, keep=self.keep, drop=self.drop, trim=self.trim, merge=self.merge)
+            save_demos(dataset, target)
+        print_summaries({self.out or self.file: dataset})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,165 @@
+"""Recordings curated: episodes chosen and trimmed, files merged, and what was done kept with the data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.formats import load_demos
+from pidm_nav.demos.replay import demo_episode
+from pidm_nav.episode import Episode
+from pidm_nav.tasks import TASKS
+from pidm_nav.version import __version__
+
+
+class EditedFile(msgspec.Struct):
+    """A file that an edit read."""
+
+    name: str
+    sha256: str  # of the file; of the observations and actions where demonstrations are not one file
+
+
+class Edit(msgspec.Struct):
+    """An entry of the `history` in a dataset's source."""
+
+    done: str  # in the notation of the command line
+    version: str
+    files: list[EditedFile]
+
+
+def edit_demos(
+    source: str | Path,
+    *,
+    keep: str | None = None,
+    drop: str | None = None,
+    trim: str | None = None,
+    merge: Sequence[str | Path] = (),
+) -> DemoDataset:
+    """Load demonstrations, edit them in the order of the arguments, and add to the history in their source.
+
+    Args:
+        source: what `load_demos` takes.
+        keep: the episodes to keep: "successes", or their numbers from 0, such as "0,4,10:20" (10 to 19).
+        drop: the numbers of episodes to leave out, counted before any is.
+        trim: the steps to keep of each of these episodes, such as "0:120", "10:" or ":-5", as Python slices count. An
+            episode that loses its end is truncated, and one that loses its beginning has no seed.
+        merge: other demonstrations of the same task and environment, whose episodes follow as they are.
+    """
+    if not (keep or drop or trim or merge):
+        raise ValueError("nothing to do: give keep, drop, trim or merge")
+    dataset, *others = (load_demos(each) for each in (source, *merge))
+    kept = list(range(len(dataset)))
+    if keep:
+        kept = [i for i in kept if dataset[i].success] if keep == "successes" else _numbers(dataset, keep)
+    chosen = sorted(set(kept) - set(_numbers(dataset, drop) if drop else ()))
+    if not chosen:
+        raise ValueError(f"nothing is left of '{source}', which has episodes 0 to {len(dataset) - 1}: keep one")
+    for name, other in zip(merge, others, strict=True):
+        _check_environment(dataset, other, str(name))
+    edited = dataset[chosen]
+    if trim:
+        pairs = zip(chosen, edited, strict=True)
+        edited = replace(edited, episodes=tuple(_trimmed(index, episode, trim) for index, episode in pairs))
+    files = [_edited_file(name, each) for name, each in zip((source, *merge), (dataset, *others), strict=True)]
+    given = {"keep": keep, "drop": drop, "trim": trim, "merge": " ".join(file.name for file in files[1:])}
+    entry = Edit(" ".join(f"--{name} {value}" for name, value in given.items() if value), __version__, files)
+    return DemoDataset.concatenate([_with_entry(each, entry) for each in (edited, *others)])
+
+
+def edits(dataset: DemoDataset) -> list[Edit]:
+    """Return what was done to the demonstrations, the oldest first."""
+    found = [edit for part in _parts(dataset) for edit in _history(part)]
+    return [edit for index, edit in enumerate(found) if edit not in found[:index]]
+
+
+def _numbers(dataset: DemoDataset, text: str) -> list[int]:
+    """Return the numbers of episodes in a text such as 3,7,10:20, each of which must exist."""
+
+    def spread() -> Iterator[int]:
+        for word in text.split(","):
+            found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", word.strip())
+            if not found:
+                raise ValueError(f"'{word}' is no number of an episode: give numbers such as 3,7 or 10:20")
+            yield from range(int(found[1]), int(found[2] or int(found[1]) + 1))
+
+    numbers = []
+    for number in spread():
+        demo_episode(dataset, number)  # refuses a number that no episode has
+        numbers.append(number)
+    return numbers
+
+
+def _trimmed(index: int, episode: Episode, trim: str) -> Episode:
+    found = re.fullmatch(r"(-?\d{1,9})?:(-?\d{1,9})?", trim.strip())
+    if not found:
+        raise ValueError(
+            f"'{trim}' does not say which steps to keep: give two numbers such as 0:120, or one, as in 10:"
+        )
+    steps = len(episode)
+    first, end, _ = slice(*(int(number) if number else None for number in found.groups())).indices(steps)
+    if first >= end:
+        raise ValueError(
+            f"trim {trim} leaves nothing of episode {index}, which has {steps} steps: drop it, or keep more"
+        )
+    infos = {key: array[first : end + len(array) - steps] for key, array in episode.infos.items()}
+    return Episode(
+        episode.observations[first : end + 1],
+        episode.actions[first:end],
+        episode.rewards[first:end],
+        terminated=episode.terminated and end == steps,
+        truncated=episode.truncated or end < steps,
+        seed=None if first else episode.seed,
+        infos=infos,
+    )
+
+
+def _check_environment(dataset: DemoDataset, other: DemoDataset, name: str) -> None:
+    """Refuse demonstrations of another task, or from an environment with other arguments."""
+    if other.task != dataset.task:
+        raise ValueError(f"'{name}' holds demonstrations of {other.task}, not of {dataset.task}: merge one task only")
+    ours, theirs = _arguments(dataset), _arguments(other)
+    for arguments in theirs:
+        if arguments not in ours:
+            names = sorted(key for key in arguments.keys() | ours[0].keys() if arguments.get(key) != ours[0].get(key))
+            first = f"another {names[0]} ({arguments.get(names[0])!r}, not {ours[0].get(names[0])!r})"
+            raise ValueError(f"'{name}' was made with {first}: merge demonstrations of one environment")
+
+
+def _arguments(dataset: DemoDataset) -> list[dict[str, Any]]:
+    """Return all arguments of the environment of each part, with the task's defaults, as JSON spells them."""
+    defaults = dict(TASKS[dataset.task].defaults) if dataset.task in TASKS else {}
+    plain = json.loads(json.dumps(defaults))
+    return [{**plain, **part.get("env_kwargs", {})} for part in _parts(dataset)]
+
+
+def _parts(dataset: DemoDataset) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = dataset.source.get("parts") or [dict(dataset.source)]
+    return parts
+
+
+def _history(part: dict[str, Any]) -> list[Edit]:
+    try:
+        return msgspec.convert(part.get("history", []), list[Edit])
+    except ValueError as error:
+        raise ValueError(f"the history in the source of these demonstrations cannot be read: {error}") from None
+
+
+def _with_entry(dataset: DemoDataset, entry: Edit) -> DemoDataset:
+    """Add to the history of every part of a source, so that it stays with the part when it is merged again."""
+    parts = [{**part, "history": msgspec.to_builtins([*_history(part), entry])} for part in _parts(dataset)]
+    return replace(dataset, source={**dataset.source, "parts": parts} if "parts" in dataset.source else parts[0])
+
+
+def _edited_file(source: str | Path, dataset: DemoDataset) -> EditedFile:
+    path = Path(source)
+    if not path.is_file():
+        return EditedFile(path.name if path.is_dir() else str(source), dataset.sha256)
+    return EditedFile(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
