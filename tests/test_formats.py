@@ -476,6 +476,18 @@ def test_bad_release_folders_are_refused(tmp_path):
 # ---- robomimic
 
 
+def test_a_wrong_number_in_an_array_is_refused(tmp_path):
+    path = hdf5(tmp_path / "demos.hdf5")
+    import h5py
+
+    with h5py.File(path) as file:
+        chunk = file["data/demo_1/actions"].id.get_chunk_info(0)
+    content = bytearray(path.read_bytes())
+    content[chunk.byte_offset + 9] ^= 1
+    path.write_bytes(content)
+    refused(path, "demos.hdf5", "damaged")
+
+
 def hdf5(path: Path, edit: Any = None) -> Path:
     """Write `wander()` in robomimic's layout, and change the file."""
     import h5py

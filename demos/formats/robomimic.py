@@ -32,7 +32,7 @@ from pidm_nav.tasks import TASKS
 
 SUFFIXES = (".hdf5", ".h5")
 GYM_TYPE = 2  # robomimic's number for environments of Gym
-PACKED = {"compression": "gzip", "shuffle": True}
+PACKED = {"compression": "gzip", "shuffle": True, "fletcher32": True}  # with checksums, which HDF5 tests
 
 
 class EnvArgs(msgspec.Struct):
@@ -50,7 +50,7 @@ def to_robomimic(dataset: DemoDataset, path: str | Path) -> None:
     origin = json.dumps({"task": dataset.task, "source": dataset.source})
     memory = io.BytesIO()  # HDF5 ends the process on a full disk
     try:
-        with h5py.File(memory, "w") as file:
+        with h5py.File(memory, "w", libver="v110") as file:  # which has checksums of its own
             data = file.create_group("data")
             data.attrs.update(total=dataset.num_steps, env_args=json.dumps(env_args), pidm_nav=origin)
             for index, episode in enumerate(dataset):
@@ -103,7 +103,7 @@ def _write_episode(group: Any, episode: Episode) -> None:
         **{f"infos/{quote(name, safe=' ')}": array for name, array in episode.infos.items()},
     }
     for name, array in arrays.items():
-        group.create_dataset(name, data=array, **(PACKED if array.size > 1000 else {}))
+        group.create_dataset(name, data=array, **(PACKED if array.size else {}))
     group.attrs.update(num_samples=steps, terminated=episode.terminated, truncated=episode.truncated)
     if episode.seed is not None:
         group.attrs["seed"] = episode.seed

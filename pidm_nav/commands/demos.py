@@ -96,7 +96,7 @@ class Info:
 
 @dataclass(frozen=True)
 class Convert:
-    """Convert demonstrations between npz, Minari, robomimic's HDF5 and the paper's files.
+    """Convert demonstrations between npz, Minari, robomimic and the paper's files.
 
     Example: pidm-nav demos convert my_demos.npz minari:pidmnav/maze/mine-v0
     """
