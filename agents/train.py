@@ -123,7 +123,7 @@ def train(
     encoder: nn.Module | None = None,
     env_spaces: Spaces | None = None,
     overwrite: bool = False,
-    progress: bool = False,
+    progress: bool = True,
     on_checkpoint: OnCheckpoint | None = None,
     **settings: Any,
 ) -> NavPolicy:
@@ -140,7 +140,7 @@ def train(
         encoder: an encoder of states or, where observations are images, of images to use instead of the package's.
         env_spaces: observation and action space, where the environment of the dataset's task cannot be made.
         overwrite: replace an agent that `out` holds already.
-        progress: show a progress bar.
+        progress: show a progress bar, in a terminal or a notebook.
         on_checkpoint: called with the step and the agent, ready to act, at each checkpoint and at the end.
         settings: settings of the agent (as in `PIDMConfig`) and of the training (as in `TrainConfig`) that shall differ
             from the preset, e.g. `steps=500, horizons=(1, 6)`.

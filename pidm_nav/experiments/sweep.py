@@ -292,7 +292,7 @@ def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     elif variant.trained_as is not None:
         raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
     else:
-        policy = train(variant.agent, job.dataset, job.settings, on_checkpoint=score)
+        policy = train(variant.agent, job.dataset, job.settings, on_checkpoint=score, progress=False)
         if note is not None:
             policy.save(note.parent)
             write_text(note, mark)
