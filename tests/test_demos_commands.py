@@ -148,7 +148,7 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
         (["--task", "maze", "--room-size", "600", "500"], "--room-size is the size of a map of your own: add --layout"),
         (["--task", "maze", "--episodes", "0"], "the number of episodes is 0: it must be a whole number from 1"),
         (["--task", "maze", "--seed", "-1"], "the seed is -1: it must be a whole number from 0"),
-        (["--task", "maze", "--speed", "0"], "speed is 0.0: it must be between"),
+        (["--task", "maze", "--speed", "0"], "speed is 0.0: it must be a number from 0.1 to 1"),
         (
             ["--task", "maze", "--expert", "human-like", "--speed", "0.5"],
             "--speed and --any-angle are for the A* planner",

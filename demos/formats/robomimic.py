@@ -124,7 +124,8 @@ def _find_demos(file: Any) -> tuple[list[str], list[str]]:
 def _find_arrays(file: Any, demo: str, keys: list[str]) -> dict[str, Any]:
     """Return the arrays of an episode by their names in it, before they are read."""
     group = file[f"data/{demo}"]
-    infos = [f"infos/{name}" for name in (group["infos"] if "infos" in group else ())]
+    kept = group["infos"] if "infos" in group else ()  # noqa: SIM401, get takes a damaged group for a missing one
+    infos = [f"infos/{name}" for name in kept]
     if len(infos) > MAX_INFOS:
         raise ValueError(f"it has {len(infos)} infos: {MAX_INFOS} is the most")
     names = ["actions", *(name for name in ("rewards", "dones") if name in group)]
