@@ -3,8 +3,8 @@
 Run it:  python scripts/run_one_demo.py [--data FOLDER] [--demos 1 50] [--variants pidm bc ...] [--jobs 2]
 
 FOLDER holds TASK_human.npz for the four tasks. Draws of demonstrations, trainings and rollouts have seeds that were not
-used to choose any setting (docs/results/one_demo/search.md). Each row is written as it is ready, so a stopped run goes on
-where it was.
+used to choose any setting (docs/results/one_demo/search.md). Each row is written as it is ready, so a stopped run goes
+on where it was.
 """
 
 from __future__ import annotations
@@ -77,21 +77,13 @@ def main() -> None:
         if (variant, task, str(demos), str(seed)) not in done
     ]
     Parallel(options.jobs)(delayed(run)(options.data, options.out, *job) for job in jobs)
-    rows = read(options.out)
-    for variant in VARIANTS:
-        for demos in sorted({int(row["demos"]) for row in rows if row["variant"] == variant}):
-            cells = {
-                task: [
-                    float(row["goal_ratio"])
-                    for row in rows
-                    if (row["variant"], row["task"], row["demos"]) == (variant, task, str(demos))
-                ]
-                for task in PAPER_TASKS
-            }
-            print(
-                f"{variant:18} {demos:3}  "
-                + "  ".join(f"{np.mean(each):.3f} ({min(each):.2f})" if each else "-" for each in cells.values())
-            )
+    groups: dict[tuple[str, int], dict[str, list[float]]] = {}
+    for row in read(options.out):
+        cell = groups.setdefault((row["variant"], int(row["demos"])), {task: [] for task in PAPER_TASKS})
+        cell[row["task"]].append(float(row["goal_ratio"]))
+    for (variant, demos), cells in sorted(groups.items(), key=lambda item: (VARIANTS.index(item[0][0]), item[0][1])):
+        shown = (f"{np.mean(each):.3f} ({min(each):.2f})" if each else "-" for each in cells.values())
+        print(f"{variant:18} {demos:3}  {'  '.join(shown)}")
 
 
 if __name__ == "__main__":

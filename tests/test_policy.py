@@ -184,7 +184,7 @@ MEMORIES: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
     "no states": ("retrieval-bc", {"states": EMPTY, "actions": EMPTY[:, :2], "flags": torch.zeros(0)}),
     "had seen demonstrations": ("retrieval-bc", {}),
     "do not go with actions": ("retrieval-bc", {"states": torch.ones(3, 14), "actions": EMPTY, "flags": EMPTY[:, 0]}),
-    "do not go with futures": ("pidm", {"states": torch.ones(3, 14), "futures": EMPTY, "flags": EMPTY[:, 0]}),
+    "do not go with futures": ("pidm-nearest", {"states": torch.ones(3, 14), "futures": EMPTY, "flags": EMPTY[:, 0]}),
     "do not make up": ("pidm-time", {"observations": torch.ones(3, 14), "lengths": torch.tensor([2, 2])}),
     "do not fit": ("pidm-learned", {"flags": torch.tensor([99])}),
 }
@@ -254,14 +254,14 @@ def test_an_agent_with_its_own_encoder_needs_it_again(dataset: DemoDataset, tmp_
 
 
 def test_the_registry_names_every_agent() -> None:
-    assert set(AGENTS) == {"bc", "pidm", "retrieval-bc"}
+    assert set(AGENTS) == {"bc", "chunking", "diffusion", "pidm", "retrieval-bc"}
     assert all(agent.name == name for name, agent in AGENTS.items())
 
 
 SAVED = Path(__file__).parent / "saved_agents"  # written by version 0.1 before its code was reordered
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", ["bc", "pidm", "retrieval-bc"])
 def test_agents_of_the_first_version_load_and_act_alike(name: str) -> None:
     expected = np.load(SAVED / "expected.npz")
     agent = load_agent(SAVED / name)

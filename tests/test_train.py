@@ -75,7 +75,8 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 @pytest.mark.parametrize("agent", list(AGENTS))
 def test_every_agent_learns_a_small_task(agent: str, rooms: DemoDataset) -> None:
     layout = rooms.source["env_kwargs"]["layout"]
-    trained = train(agent, rooms, steps=400, batch_size=64, **SMALL)
+    own = {"chunk": 2} if agent == "chunking" else {}  # longer chunks learn this narrow gap worse
+    trained = train(agent, rooms, steps=400, batch_size=64, **SMALL, **own)
     result = evaluate(trained, "custom", episodes=20, seed=1, max_steps=150, layout=layout)
     untrained = train(agent, rooms, steps=1, batch_size=64, **SMALL)
     assert result.mean_goal_ratio > 0.8
