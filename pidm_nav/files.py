@@ -51,12 +51,8 @@ def temporary_folder(parent: Path, name: str = "pidm-nav") -> Iterator[Path]:
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
     """Yield a hidden name that says which process uses it, and remove what dead processes left for the same path."""
-    start, end = f".{path.stem}.{socket.gethostname()}-", f".tmp{path.suffix}"
-    with suppress(OSError):
-        for other in path.parent.iterdir():
-            owner, _, use = other.name.removeprefix(start).removesuffix(end).partition("-")
-            if other.name == f"{start}{owner}-{use}{end}" and owner.isdigit() and not _is_alive(int(owner)):
-                _remove(other)
+    _remove_leftovers(path)
+    start, end = _marks(path)
     temporary = path.with_name(f"{start}{os.getpid()}-{next(_uses)}{end}")
     _remove(temporary)  # left by a dead process that had our number, as in a container that was started again
     try:
@@ -65,7 +61,23 @@ def _temporary(path: Path) -> Iterator[Path]:
         _remove(temporary)
 
 
+def _marks(path: Path) -> tuple[str, str]:
+    """Return how temporary names for a path begin and end on this machine."""
+    return f".{path.stem}.{socket.gethostname()}-", f".tmp{path.suffix}"
+
+
+def _remove_leftovers(path: Path) -> None:
+    start, end = _marks(path)
+    with suppress(OSError):
+        for other in path.parent.iterdir():
+            owner, _, use = other.name.removeprefix(start).removesuffix(end).partition("-")
+            if other.name == f"{start}{owner}-{use}{end}" and owner.isdigit() and not _is_alive(int(owner)):
+                _remove(other)
+
+
 def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":  # where this would end the process
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -87,6 +99,8 @@ def _remove(path: Path) -> None:
 def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[None]:
     """Be the only process that writes to a file or folder while the block runs; the lock dies with its process.
 
+    What dead processes left beside the path is removed first.
+
     Args:
         path: what is written to; its lock is a hidden file beside it, whose folder must exist.
         remedy: what to do about the process that holds the lock, for the error.
@@ -97,6 +111,7 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[N
         return
     path = Path(path).absolute()
     place = path.with_name(f".{path.name}.lock")
+    _remove_leftovers(path)
     while True:
         lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
         try:
