@@ -377,7 +377,7 @@ def test_impossible_configurations_are_refused(changes: dict[str, object], messa
 
 
 def test_unknown_names_are_refused(dataset: DemoDataset) -> None:
-    with pytest.raises(ValueError, match="choose one of bc, pidm"):
+    with pytest.raises(ValueError, match="choose one of bc, chunking"):
         train("gail", dataset)
     with pytest.raises(ValueError, match="choose one of fast, paper"):
         train("bc", dataset, "slow")
