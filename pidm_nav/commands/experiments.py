@@ -24,7 +24,7 @@ Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metava
 
 @dataclass(frozen=True)
 class Quickstart:
-    """See BC and PIDM learn a maze from few demonstrations on this machine; it takes two to three minutes.
+    """See BC and PIDM learn a maze from few demonstrations on this machine; it takes one to two minutes.
 
     Example: pidm-nav quickstart
     """

@@ -20,6 +20,7 @@ from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.studio.folder import Folder, World, picture
 
 MOST_WAITING = 600.0  # seconds that a session without a connection is kept
+CATCH_UP = 3  # steps, a tenth of a second
 
 
 class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,7 +128,7 @@ def _see(player: Player, drawn: bool) -> dict[str, Any]:
 
 
 async def run(seat: Seat, send: Any, send_picture: Any) -> None:
-    """Step the session at its rate until it is over; a late step is caught up with, but not more than one."""
+    """Step the session at its rate until it is over; up to `CATCH_UP` late steps are caught up with."""
     period = 1 / seat.session.rules.fps
     clock = asyncio.get_running_loop().time
     due = clock()
@@ -138,6 +139,6 @@ async def run(seat: Seat, send: Any, send_picture: Any) -> None:
             await asyncio.to_thread(seat.tick)
             await send_picture(seat.session.person.rollout.picture(0))
         await send(seat.report())
-        due = max(due + period, clock() - period)
+        due = max(due + period, clock() - CATCH_UP * period)
         await asyncio.sleep(max(due - clock(), 0))
     await send(seat.report())
