@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import tyro
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
-from pidm_nav.commands.record import OBSERVED, _load, named_expert
 from pidm_nav.comparison import Comparison
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.files import writable_folder, write_json, write_rows
 from pidm_nav.limits import check_number
+from pidm_nav.policies import OBSERVED, load_named, named_expert
 from pidm_nav.rollout import EvalResult, Policy, episode_seeds, evaluate, rollout
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name
@@ -118,7 +118,7 @@ class Evaluate:
         for name in self.agents:
             if self.agents.count(name) > 1:
                 raise ValueError(f"'{name}' is given twice: compare it with another agent")
-        trained = {name: _load(name) for name in self.agents if name not in EXPERTS}
+        trained = {name: load_named(name) for name in self.agents if name not in EXPERTS}
         tasks = {name: find_task(str(agent.description.get("task", "unknown"))) for name, agent in trained.items()}
         first = next(iter(trained), "")
         for name in trained if self.task is None else ():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,21 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
 from pidm_nav.console import counted, print_table, say
-from pidm_nav.demos.experts import EXPERTS, make_expert
+from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.controls import KEYBOARD, Controls, read_controls, write_controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.players import Rival
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_frames
-from pidm_nav.rollout import Policy
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, write_video
 
 if TYPE_CHECKING:
-    from pidm_nav.agents.policy import NavPolicy
-
-OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
-"""The arguments in which a rival's environment may differ from the person's."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -148,7 +142,7 @@ class Play(Seat):
     def run(self) -> None:
         """Play the rounds, and print their results."""
         controls = self.controls()
-        trained = None if self.agent is None or self.agent in EXPERTS else _load(self.agent)
+        trained = None if self.agent is None or self.agent in EXPERTS else load_named(self.agent)
         name, env = self.task, self.env
         if trained is not None and name is None and env.layout is None:
             name = find_task(str(trained.description.get("task"))).name
@@ -157,7 +151,7 @@ class Play(Seat):
                 env = replace(env, **{key: arguments[key] for key in ("layout", "room_size") if key in arguments})
         task, env_kwargs = env.resolve(name)
         rules = self.rules(task, self.rounds)
-        rival = None if self.agent is None else _make_rival(trained or self.agent, task, env_kwargs, self.seed)
+        rival = None if self.agent is None else make_rival(trained or self.agent, task, env_kwargs, self.seed)
         with closing(Session(task, env_kwargs, rules, rival=rival)) as session:
             goal = "can you reach all goals?" if session.person.num_goals else "how much reward can you get?"
             rate = self.play(session, controls, goal if rival is None else f"you against {rival.name}")
@@ -166,34 +160,3 @@ class Play(Seat):
         if rival is not None:
             say(f"You {rival.wins} : {rival.losses} {rival.name}", style="bold")
         say(rate)
-
-
-def _load(folder: str) -> NavPolicy:
-    if not Path(folder).is_dir():
-        known = ", ".join(EXPERTS)
-        raise FileNotFoundError(f"there is no agent '{folder}': give a folder that train wrote, or one of {known}")
-    from pidm_nav.agents import load_agent
-
-    return load_agent(folder)
-
-
-def named_expert(name: str, task: Task, env_kwargs: Mapping[str, Any], seed: int) -> Policy:
-    """Make an expert that was named on the command line, for a task or for a map of one's own."""
-    layout = task.layout(env_kwargs) if "layout" in env_kwargs and name in task.experts else None
-    return make_expert(name, layout or task, **({} if name == "astar" else {"seed": seed}))
-
-
-def _make_rival(agent: NavPolicy | str, task: Task, env_kwargs: dict[str, Any], seed: int) -> Rival:
-    """Return an expert or a trained agent, in an environment with the person's dynamics and its own observations."""
-    if isinstance(agent, str):
-        expert = named_expert(agent, task, env_kwargs, seed)
-        return Rival("A*" if agent == "astar" else agent, expert, task.make_vec(1, **env_kwargs))
-    from pidm_nav.agents.policy import same_space
-
-    trained_with: dict[str, Any] = agent.description.get("env_kwargs", {})
-    observed = {key: trained_with[key] for key in OBSERVED if key in trained_with}
-    env = task.make_vec(1, **{**env_kwargs, **observed})
-    if not same_space(agent.observation_space, env.single_observation_space):
-        trained_on = agent.description.get("task")
-        raise ValueError(f"the agent was trained on {trained_on}, not on {task.name}: leave --task out")
-    return Rival(agent.name.upper(), agent, env)

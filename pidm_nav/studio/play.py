@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pidm_nav.commands.record import _load, _make_rival
 from pidm_nav.console import printable
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.controls import COMMANDS, Command, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.players import Player
+from pidm_nav.demos.recorder.players import Player, make_rival
 from pidm_nav.demos.recorder.session import Rules, Session
+from pidm_nav.policies import load_named
 from pidm_nav.studio.folder import Folder, World, picture
 
 MOST_WAITING = 600.0  # seconds that a session without a connection is kept
@@ -62,8 +62,8 @@ class Seat:
         task, env_kwargs = begin.world.resolve()
         rival = None
         if begin.rival is not None:
-            chosen = begin.rival if begin.rival in EXPERTS else _load(str(folder.agent(begin.rival)))
-            rival = _make_rival(chosen, task, env_kwargs, begin.seed)
+            chosen = begin.rival if begin.rival in EXPERTS else load_named(str(folder.agent(begin.rival)))
+            rival = make_rival(chosen, task, env_kwargs, begin.seed)
         rules = Rules(None, begin.seed, begin.only_success, fps=task.fps)
         file = None if begin.file is None else DemoFile(folder.file(begin.file), task, env_kwargs)
         try:

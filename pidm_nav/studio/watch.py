@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.commands.record import _load, _make_rival
 from pidm_nav.demos.experts import EXPERTS
-from pidm_nav.demos.recorder.players import Rival
+from pidm_nav.demos.recorder.players import Rival, make_rival
+from pidm_nav.policies import load_named
 from pidm_nav.rollout import Policy, Rollout
 from pidm_nav.studio.folder import Folder, World, picture
 from pidm_nav.world2d.physics import SPEED
@@ -113,8 +113,8 @@ class Watch:
         if not self.task.shows_goals or self.layout is None:
             raise ValueError(f"{self.task.title} cannot be drawn from above: choose a 2D task")
         self._free = self.layout.free()
-        chosen = [name if name in EXPERTS else _load(str(folder.agent(name))) for name in ask.players]
-        self.players = [_make_rival(each, self.task, env_kwargs, ask.seed) for each in chosen]
+        chosen = [name if name in EXPERTS else load_named(str(folder.agent(name))) for name in ask.players]
+        self.players = [make_rival(each, self.task, env_kwargs, ask.seed) for each in chosen]
         self.minds = [Mind(player.policy) for player in self.players]
         for player, mind in zip(self.players, self.minds, strict=True):
             player.policy = mind
