@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
 from pidm_nav.console import counted, print_table, say
@@ -18,9 +18,6 @@ from pidm_nav.demos.replay import demo_frames
 from pidm_nav.policies import load_named
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, write_video
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
