@@ -207,7 +207,8 @@ def test_a_signal_ends_a_command_with_a_word_and_without_leftovers(number, code,
                 raise AssertionError(f"it ended with {process.wait(0.05)}: {process.communicate()}")
         process.send_signal(number)
         _, told = process.communicate()
-    assert process.returncode == code
+    # Python ends by SIGINT itself, which shells also show as 130, if that came while it ran a text with exec
+    assert process.returncode == code or (number == signal.SIGINT and process.returncode == -signal.SIGINT)
     assert told.endswith("stopped\n") and "Traceback" not in told
     assert not [path for path in tmp_path.rglob(".*") if ".tmp" in path.name or path.name.endswith(".lock")]
 
