@@ -302,13 +302,23 @@ def wait_for(server: Server, name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def agents(server: Server) -> list[str]:
-    asked = {"agents": ["bc", "pidm"], "demos": "maze/human-like", "task": "maze", "num_demos": 2, "steps": 40}
+    asked = {
+        "agents": ["bc", "pidm"],
+        "demos": "maze/human-like",
+        "task": "maze",
+        "num_demos": 2,
+        "steps": 40,
+        "play": True,
+    }
     names = server.ask("/api/trainings", asked)["started"]
     assert "trainings are running" in server.refusal("/api/trainings", asked)[1]
     for name in names:
         run = wait_for(server, name)
         assert run["status"] == "done", run
         assert run["loss"][-1][0] == 40
+        while len(run["goal_ratio"]) < 5:  # the last agent is evaluated after its process has ended
+            run = wait_for(server, name)
+        assert [step for step, _ in run["goal_ratio"]] == [8, 16, 24, 32, 40]
     return list(names)
 
 

@@ -160,7 +160,7 @@ def make_app(folder: Path, token: str) -> ASGIApp:
     async def trainings(request: Request) -> Response:
         if request.method == "POST":
             asked = msgspec.json.decode(await _body(request, MOST_MESSAGE), type=TrainRequest)
-            return _json({"started": studio.trainings.start(asked)})
+            return _json({"started": await asyncio.to_thread(studio.trainings.start, asked)})
         return _json(studio.trainings.report())
 
     async def stop(request: Request) -> Response:

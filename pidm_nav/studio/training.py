@@ -1,4 +1,7 @@
-"""Trainings that a page starts: processes of the command line, which outlive the page and can be stopped."""
+"""Trainings that a page starts: processes of the command line, which outlive the page and can be stopped.
+
+Each leaves a few checkpoints, whose agents are evaluated here while it goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +17,12 @@ from typing import IO, Any
 
 import msgspec
 
+from pidm_nav.demos.formats import load_demos
 from pidm_nav.studio.folder import Folder
 
 MOST_RUNNING = 2
 MOST_POINTS = 300  # of a curve that is sent to a page
+CHECKPOINTS, EPISODES, FIRST_SEED = 4, 20, 500_000  # how often and on which episodes an agent is evaluated
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,6 +32,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     demos: str
     task: str
     num_demos: int | None = None
+    play: bool = False  # whether PIDM's inverse dynamics model also learns from random play
     steps: int | None = None
     seed: int = 0
 
@@ -40,6 +47,30 @@ class Run:
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
     stopped: bool = False
+    scores: dict[int, float] = field(default_factory=dict)  # goal ratio by step
+
+    def watch(self) -> None:
+        """Evaluate every checkpoint as it comes, and the agent at the end."""
+        while self.process.poll() is None:
+            self._score()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.5)
+        self._score()
+
+    def _score(self) -> None:
+        from pidm_nav.agents import load_agent
+        from pidm_nav.rollout import evaluate
+
+        folders = {int(folder.name[5:]): folder for folder in self.out.glob("checkpoints/step-*")}
+        lines = _read_lines(self.out / "losses.jsonl")
+        if lines and (self.out / "agent.json").exists():
+            folders[lines[-1]["step"]] = self.out
+        for step in sorted(folders.keys() - self.scores.keys()):
+            with suppress(ValueError, OSError):  # it is being written, or the task cannot be played here
+                agent = load_agent(folders[step])
+                arguments: dict[str, Any] = agent.description.get("env_kwargs", {})
+                result = evaluate(agent, self.task, EPISODES, FIRST_SEED, **arguments)
+                self.scores[step] = float(result.scores.mean())
 
     def report(self, folder: Path) -> dict[str, Any]:
         """Return how far it is, with its curves."""
@@ -47,15 +78,15 @@ class Run:
         status = "running" if code is None else "done" if code == 0 else "stopped" if self.stopped else "failed"
         lines = _read_lines(self.out / "losses.jsonl")
         every = max(1, len(lines) // MOST_POINTS)
-        shown = [line for number, line in enumerate(lines) if number % every == 0 or "goal_ratio" in line]
+        shown = [line for number, line in enumerate(lines) if number % every == 0 or number == len(lines) - 1]
         return {
             "name": self.out.relative_to(folder).as_posix(),
             "agent": self.agent,
             "task": self.task,
             "status": status,
             "error": self._error() if status == "failed" else None,
-            "loss": [[line["step"], line["loss"]] for line in shown if "loss" in line],
-            "goal_ratio": [[line["step"], line["goal_ratio"]] for line in shown if "goal_ratio" in line],
+            "loss": [[line["step"], line["loss"]] for line in shown],
+            "goal_ratio": sorted(self.scores.items()),
         }
 
     def stop(self) -> None:
@@ -88,6 +119,8 @@ class Trainings:
 
     def start(self, request: Request) -> list[str]:
         """Start one process per agent, and return the names of their folders."""
+        from pidm_nav.agents import AGENTS, choose_preset
+
         running = sum(run.process.poll() is None for run in self.runs)
         if not request.agents or running + len(request.agents) > MOST_RUNNING:
             raise ValueError(
@@ -95,17 +128,25 @@ class Trainings:
                 "wait for them, or stop one"
             )
         demos = self.folder.demos(request.demos)
-        started = []
+        dataset, started = load_demos(demos), []
         for agent in request.agents:
             out = self.folder.new_run(request.task, agent, request.num_demos or 0)
             out.mkdir(parents=True)  # so that the next one gets another name
             options: dict[str, Any] = {"agent": agent, "demos": demos, "out": out, "seed": request.seed}
             options |= {"num-demos": request.num_demos, "steps": request.steps}
+            if request.play and agent == "pidm":
+                options["idm-demos"] = "play"
             given = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
+            if agent in AGENTS:
+                steps = request.steps or choose_preset(agent, dataset).training.steps
+                marks = {steps * part // (CHECKPOINTS + 1) for part in range(1, CHECKPOINTS + 1)} - {0}
+                given += ["--checkpoints", *map(str, sorted(marks))]
             errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the run)
             command = [sys.executable, "-m", "pidm_nav.cli", "train", *given]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
-            self.runs.append(Run(agent, request.task, out, process, errors))
+            run = Run(agent, request.task, out, process, errors)
+            self.runs.append(run)
+            threading.Thread(target=run.watch, daemon=True).start()
             started.append(out.relative_to(self.folder.path).as_posix())
         return started
 

@@ -24,7 +24,7 @@ export function startTrain() {
     const agents = [...form.querySelectorAll("[name=agents]:checked")].map((box) => box.value);
     const number = (field) => (field.value === "" ? null : Number(field.value));
     try {
-      await ask("/api/trainings", { agents, demos: form.demos.value, task: chosen().task, num_demos: number(form.num_demos), steps: number(form.steps), seed: number(form.seed) ?? 0 });
+      await ask("/api/trainings", { agents, demos: form.demos.value, task: chosen().task, num_demos: number(form.num_demos), play: form.play.checked, steps: number(form.steps), seed: number(form.seed) ?? 0 });
       follow();
     } catch (error) { complain(error.message); }
   };
@@ -75,12 +75,13 @@ export function startTrain() {
     const path = (points) => points.map(([a, b], index) => `${index ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("");
     const loss = path(run.loss.map(([step], index) => [x(step), y((logs[index] - floor) / (top - floor))]));
     const ratio = path(run.goal_ratio.map(([step, value]) => [x(step), y(value)]));
+    const dots = run.goal_ratio.map(([step, value]) => `<circle cx="${x(step)}" cy="${y(value)}" r="4" fill="var(--reached)"/>`).join("");
     const text = run.loss.length ? `loss ${run.loss.at(-1)[1].toPrecision(2)}${run.goal_ratio.length ? ` · ${Math.round(run.goal_ratio.at(-1)[1] * 100)}% of the goals` : ""}` : "starting…";
     const holder = document.createElement("div");
     holder.innerHTML = `<svg viewBox="0 0 ${wide} ${high}" role="img" aria-label="${text}"><path class="axis" fill="none" d="M${left} 8V${high - low}H${wide - 8}"/>
       <path fill="none" stroke="var(--${run.agent === "bc" ? "bc" : "pidm"})" stroke-width="2" d="${loss}"/>
       <path fill="none" stroke="var(--reached)" stroke-width="2.5" d="${ratio}"/>
-      <text x="${left}" y="${high - 3}">0</text><text x="${wide - 8}" y="${high - 3}" text-anchor="end">${steps} steps</text><text x="${wide - 8}" y="20" text-anchor="end">${text}</text></svg>`;
+      ${dots}<text x="${left}" y="${high - 3}">0</text><text x="${wide - 8}" y="${high - 3}" text-anchor="end">${steps} steps</text><text x="${wide - 8}" y="20" text-anchor="end">${text}</text></svg>`;
     return holder.firstElementChild;
   }
 
