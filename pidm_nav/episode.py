@@ -33,7 +33,7 @@ class Episode:
         observations = _checked("observations", self.observations, np.uint8 if images else np.float32)
         actions = _checked("actions", self.actions, np.float32)
         rewards = _checked("rewards", self.rewards, np.float32)
-        steps = len(actions)
+        steps = len(np.atleast_1d(actions))
         if steps == 0:
             raise ValueError("an episode has no actions: leave empty episodes out")
         for name, array in (("observations", observations), ("actions", actions)):

@@ -19,6 +19,7 @@ from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import goals_of
 
 CONFIG, TRAJECTORY = "_env_config.yaml", "_trajectory_data.npz"
+MOST_LISTS = 500
 
 
 # What we read of an environment's description; its names are the paper's.
@@ -79,6 +80,10 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
         text = path.read_bytes()
         if len(text) > 2**20 or b"<<" in text:  # merged keys can grow without limit
             raise ValueError("it is too long")
+        if (
+            sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MOST_BRACKETS
+        ):  # nested in each other, they crash the parser
+            raise ValueError("it has too many lists")
         config = msgspec.yaml.decode(text, type=_Config)
         layout = Layout.parse(config.layout, config.room_size, config.goal.goal_ordering)
     except (ValueError, RecursionError) as error:
