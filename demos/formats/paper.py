@@ -80,9 +80,8 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
         text = path.read_bytes()
         if len(text) > 2**20 or b"<<" in text:  # merged keys can grow without limit
             raise ValueError("it is too long")
-        if (
-            sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MOST_BRACKETS
-        ):  # nested in each other, they crash the parser
+        # lists within lists crash the parser
+        if sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MOST_LISTS:
             raise ValueError("it has too many lists")
         config = msgspec.yaml.decode(text, type=_Config)
         layout = Layout.parse(config.layout, config.room_size, config.goal.goal_ordering)
