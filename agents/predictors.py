@@ -107,8 +107,7 @@ class Follow(NearestNeighbor):
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> Follow:
         """Remember the episodes."""
         self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
-        self.observations = np.concatenate([episode.observations for episode in dataset])
-        self.lengths = np.array([len(episode) + 1 for episode in dataset], dtype=np.int64)
+        self.observations, self.lengths = _joined(dataset)
         self.recall()
         return self
 
@@ -153,6 +152,12 @@ class Follow(NearestNeighbor):
         return futures
 
 
+def _joined(dataset: DemoDataset) -> tuple[Array, NDArray[np.int64]]:
+    """Return the observations of all episodes, one after the other, and how many each episode has."""
+    observations = [episode.observations for episode in dataset]
+    return np.concatenate(observations), np.array([len(each) for each in observations], dtype=np.int64)
+
+
 def _check_lengths(lengths: NDArray[np.int64], observations: Array) -> None:
     """Refuse a memory whose parts do not belong together."""
     if lengths.min(initial=1) < 1 or lengths.sum() != len(observations):
@@ -172,8 +177,7 @@ class TimeIndexed(StatePredictor):
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> TimeIndexed:
         """Remember the episodes."""
         self.horizon = horizon
-        self.observations = np.concatenate([episode.observations for episode in dataset])
-        self.lengths = np.array([len(episode) + 1 for episode in dataset], dtype=np.int64)
+        self.observations, self.lengths = _joined(dataset)
         self.recall()
         return self
 

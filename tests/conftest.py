@@ -2,10 +2,15 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
 
 # A property is about results, not about how busy the machine is.
 settings.register_profile("pidm-nav", deadline=None)
@@ -28,3 +33,13 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the paper's recordings (../shared) are not on this machine")
     return folder
+
+
+@pytest.fixture(scope="session")
+def box() -> "Iterator[Sandbox]":
+    """A process that runs commands in forks of itself, which saves their imports."""
+    from sandbox import Sandbox  # needs Unix, unlike most tests
+
+    sandbox = Sandbox()
+    yield sandbox
+    sandbox.close()

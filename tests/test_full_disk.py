@@ -147,13 +147,6 @@ def fill(folder: Path, free: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Sandbox]:
-    sandbox = Sandbox()
-    yield sandbox
-    sandbox.close()
-
-
-@pytest.fixture(scope="module")
 def inputs(box: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     must(box.run(["collect", "--task", "zigzag", "--episodes", "3", "--out", "d.npz"], folder))

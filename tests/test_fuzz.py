@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
@@ -129,13 +128,6 @@ NAMED |= {"sweep": "sweep/results", "kept": "kept/agents", "mapping": "mapping/m
 NAMED |= {"quickstart": "quickstart", "custom npz": "custom/d.npz", "npz": "demos/d.npz"}
 NAMED |= {name: f"{name}/d.npz" for name in ("compact", "pixels")}
 NAMED |= {name: f"{name}/agent" for name in (*KINDS, "frozen")}
-
-
-@pytest.fixture(scope="session")
-def box() -> Iterator[Sandbox]:
-    sandbox = Sandbox()
-    yield sandbox
-    sandbox.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -58,13 +57,6 @@ WRITERS = {
     "quickstart": Writer("quickstart --fast --out out/quickstart"),
 }
 SLOW = ("sweep in workers", "quickstart")
-
-
-@pytest.fixture(scope="module")
-def box() -> Iterator[Sandbox]:
-    sandbox = Sandbox()
-    yield sandbox
-    sandbox.close()
 
 
 @pytest.fixture(scope="module")

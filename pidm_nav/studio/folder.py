@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ class Folder:
 
     def recordings(self) -> list[dict[str, Any]]:
         """Return name, task and number of episodes of every file of demonstrations; the newest file is the first."""
-        files = sorted(self.path.glob("[!.]*.npz"), key=lambda file: -file.stat().st_mtime)
-        return [_describe(file.name, file) for file in files] + [_describe(name, name) for name in PACKAGED]
+        files = {file: file.stat().st_mtime_ns for file in self.path.glob("[!.]*.npz")}
+        own = [_describe(file.name, file, files[file]) for file in sorted(files, key=lambda file: -files[file])]
+        return own + [_describe(name, name) for name in PACKAGED]
 
     def agents(self) -> list[dict[str, Any]]:
         """Return name, kind and task of every trained agent, in this folder or one or two below it."""
@@ -71,7 +73,9 @@ class Folder:
         return self.path / "runs" / f"{start}-{next(numbers)}"
 
 
-def _describe(name: str, source: str | Path) -> dict[str, Any]:
+@lru_cache(maxsize=256)
+def _describe(name: str, source: str | Path, changed: int = 0) -> dict[str, Any]:
+    """Describe a recording, which is read only once for each time that it was changed."""
     try:
         dataset = load_demos(source)
     except (ValueError, OSError) as error:
