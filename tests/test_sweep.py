@@ -31,7 +31,8 @@ from pidm_nav.experiments.engines import Outcome, Outcomes, attempt, run_local, 
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, make_curves, open_folder, read_manifest, read_results
 from pidm_nav.experiments.sources import find_demos
-from pidm_nav.experiments.sweep import Job, Sweep, Variant, run_job, run_sweep, sample_demos
+from pidm_nav.experiments.sweep import Job, Sweep, run_job, run_sweep, sample_demos
+from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.rollout import EvalResult
 from pidm_nav.tasks import PAPER_TASKS
 
@@ -289,6 +290,17 @@ def test_kept_agents_are_evaluated_without_training_again(tiny: Sweep, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "agents").rglob("*")} == before
     run_sweep(replace(kept, steps=5), tmp_path / "longer", here)  # other settings: trained anew
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "agents").rglob("*")} != before
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_package_has_variants_that_learn_from_other_data(tiny: Sweep, tmp_path: Path, name: str) -> None:
+    variant = replace(VARIANTS[name], play_steps=min(100, VARIANTS[name].play_steps))
+    small = replace(tiny, agents=(name,), num_demos=(2,), seeds=1, checkpoint_fractions=())
+    run_sweep(replace(small, variants={name: variant}, keep_agents=tmp_path / "agents"), tmp_path / "sweep", here)
+    learned = load_agent(tmp_path / "agents" / f"zigzag_{name}_2_0").description
+    assert ("idm_data" in learned) == (name in ("pidm-play", "pidm-states"))
+    assert learned["data"]["episodes"] == {"bc-dagger": 2 + 5 * 2, "bc-play": 2 + 2}.get(name, 2)
+    assert read_manifest(tmp_path / "sweep").training[f"zigzag/{name}"].items() >= variant.recipe().items()
 
 
 def test_options_name_the_cell(tiny: Sweep) -> None:

@@ -27,6 +27,7 @@ from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
 from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
+from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.files import write_text
 from pidm_nav.rollout import EvalResult, evaluate
 from pidm_nav.tasks import find_task
@@ -70,22 +71,15 @@ Fractions = Annotated[tuple[float, ...], _listed(float, "0.1,0.5")]
 
 
 @dataclass(frozen=True)
-class Variant:
-    """An agent under a name of its own, with other options or changed after its training."""
-
-    agent: str  # name in `AGENTS`
-    options: Mapping[str, Any] = field(default_factory=dict)  # "{task}", "{demos}" and "{seed}" in texts are replaced
-    adapt: Callable[[Any], None] | None = None  # changes the trained agent before it is evaluated
-    trained_as: str | None = None  # the variant whose kept agent is evaluated instead of training one
-
-
-@dataclass(frozen=True)
 class Sweep:
     """What to train and evaluate: everything that decides a job's result, and which jobs there are."""
 
     # Names of the tasks, or all for the paper's four; by default the tasks of --demos, or else the paper's four.
     tasks: Names = ()
-    agents: Names = ("bc", "pidm", "retrieval-bc")  # Names of the agents to compare.
+    # Names of the agents to compare; there are also bc-dagger (DAgger with the task's expert), bc-play (with play
+    # as more demonstrations), pidm-paper (the paper's networks), pidm-play (play for the inverse dynamics model) and
+    # pidm-states (demonstrations without actions, with play).
+    agents: Names = ("bc", "pidm", "retrieval-bc")
     num_demos: Numbers = (1, 2, 5, 10, 20, 30, 40, 50)  # Numbers of demonstrations to train on.
     seeds: int = 20  # Number of training seeds; a seed draws the demonstrations, the weights and the batches.
     first_seed: int = 0  # First training seed; for an honest comparison, choose seeds that no agent was tuned on.
@@ -114,7 +108,8 @@ class Sweep:
 
         for agent in self.agents:
             if self.variant(agent).agent not in AGENTS:
-                raise ValueError(f"no agent is called '{agent}': choose among {', '.join((*AGENTS, *self.variants))}")
+                known = (*AGENTS, *VARIANTS, *self.variants)
+                raise ValueError(f"no agent is called '{agent}': choose among {', '.join(known)}")
         for name, values in (("--agents", self.agents), ("--num-demos", self.num_demos)):
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} is '{','.join(map(str, values))}': give at least one value, each once")
@@ -152,7 +147,7 @@ class Sweep:
 
     def variant(self, agent: str) -> Variant:
         """Return what an agent's name stands for."""
-        return self.variants.get(agent, Variant(agent))
+        return {**VARIANTS, **self.variants}.get(agent, Variant(agent))
 
     def cells(self) -> list[Cell]:
         """Return every job, all of the first seed first: a sweep that is stopped early still has whole curves."""
@@ -168,8 +163,8 @@ class Sweep:
         """Return the settings of an agent and its training on a task, the same for every seed."""
         from pidm_nav.agents import choose_preset
 
-        variant, name = self.variant(agent), None if self.preset == "fast" else self.preset
-        preset = choose_preset(variant.agent, self.datasets[task], name, **variant.options)
+        variant, default = self.variant(agent), None if self.preset == "fast" else self.preset
+        preset = choose_preset(variant.agent, self.datasets[task], variant.preset or default, **variant.options)
         steps = self.steps or preset.training.steps
         checkpoints = {max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps}
         return preset.changed(steps=steps, checkpoints=tuple(sorted(checkpoints)))
@@ -183,12 +178,12 @@ class Sweep:
         agents = {name: asdict(AGENTS[self.variant(name).agent].config_class()) for name in self.agents}
         training = {}
         for task, name in itertools.product(self.datasets, self.agents):
-            settings, adapt = self.settings(task, name), self.variant(name).adapt
-            own = training[f"{task}/{name}"] = asdict(settings.training)
+            settings, variant = self.settings(task, name), self.variant(name)
+            own = training[f"{task}/{name}"] = {**asdict(settings.training), **variant.recipe()}
             if asdict(settings.options) != agents[name]:
                 own["options"] = asdict(settings.options)
-            if adapt is not None:
-                own["adapt"] = adapt.__name__
+            if variant.adapt is not None:
+                own["adapt"] = variant.adapt.__name__
         demos = {}
         for task, dataset in self.datasets.items():
             made_by = str(dataset.source.get("made_by", "unknown"))
@@ -281,10 +276,10 @@ def run_job(job: Job) -> Outcome:
 
 def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
-    from pidm_nav.agents import load_agent, train
+    from pidm_nav.agents import load_agent
 
     variant, training = job.sweep.variant(job.cell.agent), job.settings.training
-    made_with = [pidm_nav.__version__, variant.agent, asdict(job.settings), job.dataset.sha256]
+    made_with = [pidm_nav.__version__, variant.agent, asdict(job.settings), variant.recipe(), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
     note = None if job.keep is None else job.keep / TRAINED_WITH
     if note is not None and not training.checkpoints and note.exists() and note.read_text() == mark:
@@ -292,7 +287,7 @@ def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     elif variant.trained_as is not None:
         raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
     else:
-        policy = train(variant.agent, job.dataset, job.settings, on_checkpoint=score, progress=False)
+        policy = variant.train(job.dataset, job.settings, score)
         if note is not None:
             policy.save(note.parent)
             write_text(note, mark)
