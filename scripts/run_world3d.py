@@ -28,7 +28,8 @@ from pidm_nav.demos.experts import make_expert
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, JobResult
-from pidm_nav.experiments.sweep import EVALUATION_SEED, Sweep, Variant, run_sweep
+from pidm_nav.experiments.sweep import EVALUATION_SEED, Sweep, run_sweep
+from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
 from pidm_nav.plots import agent_title
 from pidm_nav.rollout import EvalResult, evaluate
