@@ -61,6 +61,8 @@ class PIDMConfig(AgentConfig):
 
 
 LARGEST_CHANGE = 4.0  # of a feature, in usual changes: beyond it, a wanted change only says the direction
+RARE = 0.02  # a feature that changes in a smaller part of the data's steps does not tell which action it took
+CONSTANT = 0.05  # a feature that differs in a smaller part of other data's states tells which data a state is from
 
 # for images, the paper's settings for its 3D world
 FRAMES: dict[str, Any] = {**FRAME_NETWORKS, "horizons": (1, 6, 11, 16, 21, 26), "predictor": "time"}
@@ -136,7 +138,8 @@ class PIDM(NavPolicy):
         """
         if self.sees_change:
             now = self.encoder((states if seen is None else seen) * self.visible)
-            future = ((futures - states) / self.usual_change).clamp(-LARGEST_CHANGE, LARGEST_CHANGE)
+            usual = torch.where(self.usual_change > 0, self.usual_change, torch.inf)  # 0: such a change is not seen
+            future = ((futures - states) / usual).clamp(-LARGEST_CHANGE, LARGEST_CHANGE)
         else:  # one batch for both, so that batch norm sees states and futures alike
             now, future = self.encoder(torch.cat([states, futures])).chunk(2)
         actions: Tensor = self.head(self.head_input(now, future, which))
@@ -192,22 +195,29 @@ class PIDM(NavPolicy):
     def _fit_units(self, demonstrations: DemoDataset, others: Sequence[DemoDataset]) -> None:
         """Measure how much each feature changes over the horizons, and how far demonstrated states are apart.
 
-        Features that never change in other data, such as the flags of goals in play, are not seen beside a change: they
-        would only tell which data a state is from.
+        Two kinds of features are hidden. The change of one that hardly ever changes, such as the flag of a goal, occurs
+        too seldom to learn which action it goes with. And beside a change, the state does not show what is constant in
+        other data, such as these flags in play: they would only tell which data a state is from.
         """
-        pairs = [demonstrations.transitions(horizon) for horizon in self.config.horizons]
-        now, future = (
-            self.scale(self.observations.tensor(np.concatenate(part)))
-            for part in ([pair.state for pair in pairs], [pair.future for pair in pairs])
-        )
+        now, future = self._pairs(demonstrations)
         usual = (future - now).square().mean(dim=0).sqrt()
-        self.usual_change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
         self.spread.copy_(now.std(dim=0, correction=0))
         self.visible.fill_(1.0)
+        changes = [now != future] if demonstrations.action_dim else []
         for data in others:
             states = np.concatenate([episode.observations for episode in data])
             if states.shape[1:] == self.visible.shape:  # others are refused when samples are made of them
-                self.visible *= self.observations.tensor((states != states[0]).any(axis=0))
+                differs = (states != np.median(states, axis=0)).mean(axis=0) >= CONSTANT
+                self.visible *= self.observations.tensor(differs)
+                changes.append(torch.ne(*self._pairs(data)))
+        common = torch.cat(changes).float().mean(dim=0) >= RARE
+        self.usual_change.copy_(torch.where(common & (usual > 1e-6), usual, torch.zeros_like(usual)))
+
+    def _pairs(self, data: DemoDataset) -> tuple[Tensor, Tensor]:
+        """Return the scaled states of all steps, once for each horizon, and their futures."""
+        pairs = [data.transitions(horizon) for horizon in self.config.horizons]
+        now, future = (np.concatenate(part) for part in ([p.state for p in pairs], [p.future for p in pairs]))
+        return self.scale(self.observations.tensor(now)), self.scale(self.observations.tensor(future))
 
     def _fit_predictor(self, dataset: DemoDataset) -> None:
         self.fitted_to = self.observations.embedded(dataset)
