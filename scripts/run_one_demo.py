@@ -1,90 +1,107 @@
-"""Make docs/results/one_demo: how far agents come with few of the paper's human demonstrations.
+"""Make docs/results/one_demo: how far PIDM, its variants and BC come with few of the paper's demonstrations.
 
-Run it:  python scripts/run_one_demo.py [--data FOLDER] [--demos 1 50] [--variants pidm bc ...] [--jobs 2]
+Run it:  python scripts/run_one_demo.py [--data FOLDER] [--by human astar] [--jobs 2]
 
-FOLDER holds TASK_human.npz for the four tasks. Draws of demonstrations, trainings and rollouts have seeds that were not
-used to choose any setting (docs/results/one_demo/search.md). Each row is written as it is ready, so a stopped run goes
-on where it was.
+FOLDER holds TASK_human.npz and TASK_astar.npz for the four tasks. The seeds of draws and trainings were not looked at
+before (docs/results/one_demo/search.md says which settings were chosen with which seeds). It is one sweep per
+demonstrator, so a stopped run goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import time
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+import tyro
 
-from pidm_nav import evaluate, load_demos, train
-from pidm_nav.agents.train import env_arguments
-from pidm_nav.demos.experts.play import play
-from pidm_nav.files import only_writer, write_rows
+from pidm_nav.console import say
+from pidm_nav.experiments.curves import mean_curve
+from pidm_nav.experiments.efficiency import efficiency_table
+from pidm_nav.experiments.engines import run_local
+from pidm_nav.experiments.report import write_report
+from pidm_nav.experiments.results import JobResult, make_curves, read_results
+from pidm_nav.experiments.sweep import Sweep, run_sweep
+from pidm_nav.experiments.variants import Variant
+from pidm_nav.files import write_rows
 from pidm_nav.tasks import PAPER_TASKS
 
 ROOT = Path(__file__).parents[1]
-VARIANTS = ("pidm", "pidm+play", "pidm states only", "pidm paper", "bc")
-SEEDS = range(100, 105)
-FIRST_ROLLOUT, ROLLOUTS, PLAY = 1_000_000, 50, 2000
-KEY = ("variant", "task", "demos", "seed")
+AGENTS = {
+    "human": ("bc", "bc-large", "bc-play", "pidm-paper", "pidm", "pidm-play", "pidm-states", "pidm-nearest"),
+    "astar": ("bc", "bc-large", "pidm-paper", "pidm", "pidm-play", "pidm-states"),
+}
+VARIANTS = {
+    "bc-large": Variant("bc", preset="paper-fast"),
+    "pidm-nearest": Variant("pidm", {"predictor": "nearest"}),
+    "pidm-play-500": Variant("pidm", play_steps=500),
+    "pidm-play-10000": Variant("pidm", play_steps=10_000),
+}
 
 
-def run(data: Path, out: Path, variant: str, task: str, demos: int, seed: int) -> None:
-    """Train and evaluate one agent, and add its row."""
-    pool = load_demos(data / f"{task.replace('-', '_')}_human.npz")
-    dataset = pool.sample(demos, np.random.default_rng(seed))
-    more: dict[str, Any] = {}
-    began = time.process_time()
-    if variant in ("pidm+play", "pidm states only"):
-        more["idm_data"] = play(task, PLAY, 2_000_000 + 1000 * seed, **env_arguments(dataset))
-    if variant == "pidm states only":
-        dataset = dataset.without_actions()
-    preset = "paper-fast" if variant == "pidm paper" else "fast"
-    agent = train(variant.split()[0].split("+")[0], dataset, preset, seed=seed, progress=False, **more)
-    seconds = time.process_time() - began
-    result = evaluate(agent, task, ROLLOUTS, FIRST_ROLLOUT)
-    row = dict(zip(KEY, (variant, task, demos, seed), strict=True))
-    row |= {"goal_ratio": result.mean_goal_ratio, "success": result.success_rate, "cpu_seconds": round(seconds, 2)}
-    with only_writer(out, "wait for it", wait=True):
-        write_rows(out, [*read(out), row])
+def tell(result: JobResult) -> None:
+    """Say what a job scored."""
+    say(f"{result.cell}: {result.error or f'{result.score:.3f}'}")
 
 
-def read(out: Path) -> list[dict[str, Any]]:
-    """Return the rows that are there."""
-    if not out.exists():
-        return []
-    with out.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def main(
+    data: Path = ROOT.parent / "shared" / "data" / "reference_demos",
+    by: tuple[str, ...] = ("human", "astar"),
+    num_demos: tuple[int, ...] = (1, 2, 5, 10, 20, 50),
+    jobs: int = 2,
+    work: Path = ROOT / "runs" / "one_demo",
+    out: Path = ROOT / "docs" / "results" / "one_demo",
+) -> None:
+    """Run what is missing, and write the report.
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "reference_demos")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "one_demo" / "results.csv")
-    parser.add_argument("--demos", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50])
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
-    parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
-    done = {tuple(str(row[key]) for key in KEY) for row in read(options.out)}
-    jobs = [
-        (variant, task, demos, seed)
-        for variant in options.variants
-        for demos in options.demos
-        for task in PAPER_TASKS
-        for seed in SEEDS
-        if (variant, task, str(demos), str(seed)) not in done
-    ]
-    Parallel(options.jobs)(delayed(run)(options.data, options.out, *job) for job in jobs)
-    groups: dict[tuple[str, int], dict[str, list[float]]] = {}
-    for row in read(options.out):
-        cell = groups.setdefault((row["variant"], int(row["demos"])), {task: [] for task in PAPER_TASKS})
-        cell[row["task"]].append(float(row["goal_ratio"]))
-    for (variant, demos), cells in sorted(groups.items(), key=lambda item: (VARIANTS.index(item[0][0]), item[0][1])):
-        shown = (f"{np.mean(each):.3f} ({min(each):.2f})" if each else "-" for each in cells.values())
-        print(f"{variant:18} {demos:3}  {'  '.join(shown)}")
+    Args:
+        data: folder of the demonstrations.
+        by: demonstrators.
+        num_demos: numbers of demonstrations.
+        jobs: number of processes.
+        work: folder for the scores of every job.
+        out: folder for the report.
+    """
+    curves, rows = [], []
+    for demonstrator in by:
+        sweep = Sweep(
+            agents=AGENTS[demonstrator],
+            num_demos=num_demos,
+            seeds=5,
+            first_seed=200,
+            demos=tuple(str(data / f"{task.replace('-', '_')}_{demonstrator}.npz") for task in PAPER_TASKS),
+            label=demonstrator,
+            checkpoint_fractions=(),
+            variants=VARIANTS,
+        )
+        runner = partial(run_local, workers=jobs)
+        run_sweep(sweep, work / demonstrator, runner, on_result=tell)
+        if demonstrator == "human":  # how much play is enough
+            sizes = ("pidm-play-500", "pidm-play-10000")
+            run_sweep(replace(sweep, agents=sizes, num_demos=(1,)), work / demonstrator, runner, on_result=tell)
+        done = read_results(work / demonstrator)[0]
+        curves += make_curves(done, demonstrator)
+        for cell, result in sorted(done.items()):
+            scores = {"goal_ratio": result.score, "success": result.checkpoints[-1].success, "seconds": result.seconds}
+            rows.append({"demonstrator": demonstrator, **asdict(cell), **scores})
+    write_rows(out / "results.csv", rows)
+    for curve in curves:
+        means = dict(zip(curve.sizes, mean_curve(curve).round(3), strict=True))
+        say(f"{curve.demos_from} {curve.task} {curve.agent}: {means}")
+    ratios = []
+    for demonstrator in by:
+        for agent in AGENTS[demonstrator]:
+            pair = (agent, demonstrator), ("bc", demonstrator)
+            for ratio in efficiency_table(curves, *pair, rng=np.random.default_rng(0)) if agent != "bc" else ():
+                low, high = ratio.interval
+                ratios.append(
+                    {"agent": agent, "demonstrator": demonstrator, "task": ratio.task, "level": ratio.level}
+                    | {"ratio": str(ratio), "low": low, "high": high}
+                )
+    write_rows(out / "efficiency.csv", ratios)
+    say(f"report written: open {write_report([work / name for name in by], work / 'report')}")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)
