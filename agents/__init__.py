@@ -7,11 +7,11 @@ from pidm_nav.agents.config import AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.dagger import dagger
 from pidm_nav.agents.diffusion import Diffusion, DiffusionConfig
 from pidm_nav.agents.pidm import PIDM, PIDMConfig
-from pidm_nav.agents.policy import NavPolicy
+from pidm_nav.agents.policy import AGENTS, NavPolicy, make_agent
 from pidm_nav.agents.retrieval import RetrievalBC
-from pidm_nav.agents.train import choose_preset, make_agent, train
+from pidm_nav.agents.train import choose_preset, train
 
-AGENTS: dict[str, type[NavPolicy]] = {agent.name: agent for agent in (BC, Chunking, Diffusion, PIDM, RetrievalBC)}
+AGENTS |= {agent.name: agent for agent in (BC, Chunking, Diffusion, PIDM, RetrievalBC)}
 
 __all__ = [
     "AGENTS",

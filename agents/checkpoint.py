@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from pidm_nav.agents.config import Seed
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
-from pidm_nav.agents.policy import NavPolicy, same_space
+from pidm_nav.agents.policy import NavPolicy, agent_class, make_agent, same_space
 from pidm_nav.files import only_writer, write_bytes, write_json
 from pidm_nav.version import __version__
 
@@ -171,8 +171,6 @@ def load_agent(
     Spaces other than those that the agent was trained for are refused. An agent that was made with an encoder of the
     user's own needs it again.
     """
-    from pidm_nav.agents.train import agent_class, make_agent
-
     file, description = read_description(folder)
     kind = agent_class(file.agent)
     if file.custom_encoder and encoder is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,8 +21,14 @@ from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.networks import Array, Encoder, Remembering, Scale
 from pidm_nav.agents.observations import Observations, Samples
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.episode import Drawn
+from pidm_nav.evaluation import evaluate
 from pidm_nav.tasks import TASKS
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_WEIGHTS = 100_000_000
 SHOWN = 10  # episodes in the picture that notebooks show
 Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element
 
@@ -45,7 +51,7 @@ def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
     return np.allclose([own.low, own.high], [given.low, given.high])
 
 
-class NavPolicy(Remembering, nn.Module, ABC):
+class NavPolicy(Remembering, Drawn, nn.Module, ABC):
     """An agent: raw observations in, actions inside the action space out, NumPy arrays on both sides.
 
     Args:
@@ -199,20 +205,52 @@ class NavPolicy(Remembering, nn.Module, ABC):
 
         return save_agent(self, folder)
 
-    def _repr_html_(self) -> str:
-        from pidm_nav.plots import html
-        from pidm_nav.rollout import evaluate
-
-        def rolled_out() -> Any:
-            if not (task := TASKS[self.description["task"]]).shows_goals or self.vision is not None:
-                raise ValueError(f"rollouts of {task.name} take too long for a picture")
-            agent = copy.deepcopy(self)  # being shown changes nothing that it draws later
-            return evaluate(agent, task, SHOWN, **self.description["env_kwargs"]).plot()
-
-        return html(self, rolled_out)
+    def plot(self) -> Figure:
+        """Draw a few episodes of the agent in its task, where they take no time; the agent itself stays as it is."""
+        if not (task := TASKS[self.description["task"]]).shows_goals or self.vision is not None:
+            raise ValueError(f"rollouts of {task.name} take too long for a picture")
+        return evaluate(copy.deepcopy(self), task, SHOWN, **self.description["env_kwargs"]).plot()
 
     def __repr__(self) -> str:
         episodes = self.description.get("data", {}).get("episodes")
         origin = f"task={self.description.get('task')}, {episodes} demonstrations" if episodes else "untrained"
         parameters = sum(each.numel() for each in self.parameters())
         return f"{type(self).__name__}({origin}, {parameters:,} parameters)"
+
+
+AGENTS: dict[str, type[NavPolicy]] = {}
+"""All agents by name; `pidm_nav.agents`, which imports them, puts them here."""
+
+
+def agent_class(name: str) -> type[NavPolicy]:
+    """Return the agent of that name."""
+    if name not in AGENTS:
+        raise ValueError(f"no agent is called '{name}': choose one of {', '.join(AGENTS)}")
+    return AGENTS[name]
+
+
+def make_agent(
+    name: str,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    options: AgentConfig | None = None,
+    encoder: nn.Module | None = None,
+    seed: int = 0,
+) -> NavPolicy:
+    """Return a new agent whose weights are drawn from `seed`; torch's global random state is left as it was."""
+    kind = agent_class(name)
+    if options is not None and type(options) is not kind.config_class:
+        raise ValueError(f"{type(options).__name__} is not for {name}: give a {kind.config_class.__name__} as options")
+    options = options or kind.config_class()
+    with torch.random.fork_rng(devices=[]):
+        with torch.device("meta"):  # which takes no memory
+            frames = "random" if options.frames.startswith("vit:") else options.frames  # a transformer would be loaded
+            sketch = kind(observation_space, action_space, replace(options, frames=frames), encoder=encoder)
+        weights = sum(each.numel() for each in sketch.parameters() if each.is_meta)
+        if weights > MAX_WEIGHTS:
+            raise ValueError(
+                f"{name} has {weights:,} weights with these settings, and at most {MAX_WEIGHTS:,} are allowed: "
+                "choose smaller encoder_sizes, head_sizes or images"
+            )
+        torch.manual_seed(seed)
+        return kind(observation_space, action_space, options, encoder=encoder, seed=seed)

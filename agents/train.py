@@ -7,12 +7,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import torch
 from gymnasium import spaces
 from torch import nn
 
@@ -20,24 +19,14 @@ from pidm_nav.agents.checkpoint import DESCRIPTION
 from pidm_nav.agents.config import AgentConfig, Preset
 from pidm_nav.agents.encoders import is_trained
 from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, STATE_FILE, TENSORBOARD, OnCheckpoint, Training
-from pidm_nav.agents.policy import NavPolicy, torch_threads
+from pidm_nav.agents.policy import NavPolicy, agent_class, make_agent, torch_threads
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.tasks import TASKS, find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
 UNFINISHED = "unfinished"  # folder of a training that will replace the agent above it
-MAX_WEIGHTS = 100_000_000
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
-
-
-def agent_class(name: str) -> type[NavPolicy]:
-    """Return the agent of that name."""
-    from pidm_nav.agents import AGENTS
-
-    if name not in AGENTS:
-        raise ValueError(f"no agent is called '{name}': choose one of {', '.join(AGENTS)}")
-    return AGENTS[name]
 
 
 def choose_preset(
@@ -83,33 +72,6 @@ def dataset_spaces(dataset: DemoDataset) -> Spaces:
         ) from error
     env.close()
     return env.observation_space, env.action_space
-
-
-def make_agent(
-    name: str,
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    options: AgentConfig | None = None,
-    encoder: nn.Module | None = None,
-    seed: int = 0,
-) -> NavPolicy:
-    """Return a new agent whose weights are drawn from `seed`; torch's global random state is left as it was."""
-    kind = agent_class(name)
-    if options is not None and type(options) is not kind.config_class:
-        raise ValueError(f"{type(options).__name__} is not for {name}: give a {kind.config_class.__name__} as options")
-    options = options or kind.config_class()
-    with torch.random.fork_rng(devices=[]):
-        with torch.device("meta"):  # which takes no memory
-            frames = "random" if options.frames.startswith("vit:") else options.frames  # a transformer would be loaded
-            sketch = kind(observation_space, action_space, replace(options, frames=frames), encoder=encoder)
-        weights = sum(each.numel() for each in sketch.parameters() if each.is_meta)
-        if weights > MAX_WEIGHTS:
-            raise ValueError(
-                f"{name} has {weights:,} weights with these settings, and at most {MAX_WEIGHTS:,} are allowed: "
-                "choose smaller encoder_sizes, head_sizes or images"
-            )
-        torch.manual_seed(seed)
-        return kind(observation_space, action_space, options, encoder=encoder, seed=seed)
 
 
 def train(

@@ -22,19 +22,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.console import counted
-from pidm_nav.episode import Episode
+from pidm_nav.episode import Drawn, Episode
 from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = 50  # episodes in the picture that notebooks show
 
@@ -82,7 +79,7 @@ class Source(msgspec.Struct):
 
 
 @dataclass(frozen=True, eq=False)
-class DemoDataset:
+class DemoDataset(Drawn):
     """Immutable episodes of one task, and how they were made."""
 
     task: str  # a task's name, "custom" for a map of one's own, or the id of any other environment
@@ -113,23 +110,8 @@ class DemoDataset:
         return f"DemoDataset({self.task}, {sizes}, actions {self.action_dim}, made by {made_by})"
 
     def _repr_html_(self) -> str:
-        from pidm_nav.plots import html
-
-        return html(self, self[:SHOWN].plot)
-
-    def plot(self) -> Figure:
-        """Draw the traces of all episodes over their map or, where there is none to draw on, how their returns grew."""
-        from pidm_nav.demos.traces import plot_traces
-        from pidm_nav.plots import demonstrator_title, plot_episodes, task_title
-
-        task = TASKS.get(self.task)
-        if (
-            task is not None
-            and task.shows_goals
-            and all(episode.infos.get("states", episode.observations).ndim == 2 for episode in self)
-        ):
-            return plot_traces({demonstrator_title(self): self})
-        return plot_episodes(self.episodes, None, task_title(self.task))
+        shown: str = self.pictures().html(self, self[:SHOWN].plot)
+        return shown
 
     def __iter__(self) -> Iterator[Episode]:
         return iter(self.episodes)

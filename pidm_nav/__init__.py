@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 
 from pidm_nav.comparison import Comparison
-from pidm_nav.episode import Episode
-from pidm_nav.rollout import EvalResult, Policy, Rollout, evaluate, rollout
+from pidm_nav.episode import Drawn, Episode
+from pidm_nav.evaluation import EvalResult, evaluate
+from pidm_nav.rollout import Policy, Rollout, rollout
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
 from pidm_nav.version import __version__
 from pidm_nav.world2d.env import NavEnv
@@ -64,4 +65,12 @@ def _register() -> None:
             )
 
 
+def _pictures() -> Any:
+    """Import what draws, with matplotlib, when something is drawn for the first time."""
+    from pidm_nav import pictures
+
+    return pictures
+
+
 _register()
+Drawn.pictures = staticmethod(_pictures)

@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.console import counted
-from pidm_nav.rollout import EvalResult, mean_interval
+from pidm_nav.episode import Drawn
+from pidm_nav.evaluation import EvalResult, mean_interval
 from pidm_nav.video import Clip, side_by_side, write_video
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Drawn):
     """Results of several policies in the same episodes, by name; each is compared with the first.
 
     The test is Wilcoxon's signed-rank test on the differences episode by episode. It tells whether these very agents
@@ -98,23 +96,12 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        from pidm_nav.plots import html
-
         rows = self.shown()
         lines = [("th", rows[0])] + [("td", row.values()) for row in rows]
         cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line) for tag, line in lines)
-        return html(self, self.plot, f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>")
-
-    def plot(self) -> Figure:
-        """Draw the episodes of each policy in a panel of its own, as `EvalResult.plot` does."""
-        from pidm_nav.plots import draw_episodes, panels
-
-        layout = self.first.drawn_layout
-        figure, axes = panels(len(self.results), width=4.2, height=4.75 if layout else 3.2, columns=4)
-        for ax, (name, result) in zip(axes, self.results.items(), strict=True):
-            draw_episodes(ax, result.episodes, layout)
-            ax.set_title(f"{name}: {self.measure} {self.scores(name).mean():.2f}", fontsize=12)
-        return figure
+        table = f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
+        shown: str = self.pictures().html(self, self.plot, table)
+        return shown
 
     def frames(self, episode: int = 0, size: int = 400) -> list[NDArray[np.uint8]]:
         """Return the pictures of an episode with all policies side by side; those that are done wait for the others."""

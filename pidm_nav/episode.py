@@ -5,19 +5,41 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pidm_nav.world2d.state import REACHED, has_goal_flags
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Array = NDArray[Any]
 LARGEST = 1e9  # the largest number in observations and actions; training squares and sums them in float32
 
 
+class Drawn:
+    """Something that can be drawn as episodes, such as a result; notebooks show it with a small picture.
+
+    What is drawn does not know how. That is in `pidm_nav.pictures`, which knows all of it and which the package hands
+    in here: whoever only rolls out, trains or evaluates needs no matplotlib.
+    """
+
+    pictures: ClassVar[Any]  # a function that imports the module that draws
+
+    def plot(self) -> Figure:
+        """Draw where the episodes went on their map or, where there is none to draw on, how their returns grew."""
+        figure: Figure = self.pictures().plot(self)
+        return figure
+
+    def _repr_html_(self) -> str:
+        shown: str = self.pictures().html(self, self.plot)
+        return shown
+
+
 @dataclass(frozen=True, eq=False)
-class Episode:
+class Episode(Drawn):
     """One episode of T steps; its arrays are checked once and read-only."""
 
     observations: Array  # (T+1, D) float32; or (T+1, H, W, C) uint8 images
@@ -72,14 +94,6 @@ class Episode:
         end = "success" if self.success else "terminated" if self.terminated else "truncated"
         goals = f", {self.goals_reached} goals" if "goals_reached" in self.infos else ""
         return f"Episode({len(self)} steps{goals}, return {self.rewards.sum():g}, {end}, seed {self.seed})"
-
-    def _repr_html_(self) -> str:
-        from pidm_nav.demos.dataset import infer_task
-        from pidm_nav.plots import html, plot_episodes
-        from pidm_nav.tasks import TASKS
-
-        task = infer_task(self.observations)  # an episode does not say which map it was played on
-        return html(self, lambda: plot_episodes([self], TASKS[task].layout() if task else None, ""))
 
     @property
     def goals_reached(self) -> int:

@@ -22,7 +22,7 @@ def load_named(folder: str) -> NavPolicy:
     if not Path(folder).is_dir():
         known = ", ".join(EXPERTS)
         raise FileNotFoundError(f"there is no agent '{folder}': give a folder that train wrote, or one of {known}")
-    from pidm_nav.agents import load_agent
+    from pidm_nav.agents.checkpoint import load_agent
 
     return load_agent(folder)
 

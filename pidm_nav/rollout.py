@@ -1,4 +1,4 @@
-"""Rollouts of any policy in any vector environment, and their results: goals reached, success, return, length.
+"""Rollouts of any policy in any vector environment.
 
 A policy is anything with Stable-Baselines3's `predict`: an agent, an expert, a replayed human. Episodes are the rows
 of a Gymnasium vector environment, thousands at once in 2D, one at a time in 3D.
@@ -7,11 +7,8 @@ of a Gymnasium vector environment, thousands at once in 2D, one at a time in 3D.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -19,12 +16,6 @@ from numpy.typing import NDArray
 
 from pidm_nav.episode import Episode
 from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
-from pidm_nav.tasks import Task, find_task
-from pidm_nav.video import Clip, write_video
-from pidm_nav.world2d.layout import Layout
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 Rows = VectorEnv[Any, Any, Any]
@@ -173,179 +164,6 @@ def rollout(
         made += running.episodes()
         memory = running.memory
     return made
-
-
-@dataclass(frozen=True, eq=False)
-class EvalResult:
-    """The results of E episodes of a policy; every array is (E,)."""
-
-    task: Task
-    episodes: tuple[Episode, ...]
-    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    film: Mapping[int, Sequence[NDArray[np.uint8]]] = field(default_factory=dict)  # pictures of filmed episodes
-    seeds: NDArray[np.int64] = field(init=False)
-    goal_ratio: NDArray[np.float64] = field(init=False)  # fraction of goals reached; without goals, 1 for a success
-    success: NDArray[np.bool_] = field(init=False)  # all goals reached, or what the environment reports as success
-    length: NDArray[np.int64] = field(init=False)  # number of steps
-    returns: NDArray[np.float64] = field(init=False)  # sum of rewards
-
-    def __post_init__(self) -> None:
-        num_goals = self.num_goals
-        derived: dict[str, list[Any]] = {
-            "seeds": [episode.seed for episode in self.episodes],
-            "goal_ratio": [e.goals_reached / num_goals if num_goals else float(e.success) for e in self.episodes],
-            "success": [episode.success for episode in self.episodes],
-            "length": [len(episode) for episode in self.episodes],
-            "returns": [episode.rewards.sum(dtype=np.float64) for episode in self.episodes],
-        }
-        for name, values in derived.items():
-            object.__setattr__(self, name, np.array(values))
-
-    @property
-    def num_goals(self) -> int:
-        """The number of goals of the task or of the map; 0 if the environment has none."""
-        layout = self.task.layout(self.env_kwargs)
-        return self.task.num_goals or (layout.num_goals if layout is not None else 0)
-
-    @property
-    def measure(self) -> str:
-        """How performance is measured: by "goal ratio", "success rate", or "return" if success is never reported."""
-        if self.task.flags is not None:
-            return "goal ratio"
-        reported = any("success" in episode.infos or episode.terminated for episode in self.episodes)
-        return "success rate" if reported else "return"
-
-    @property
-    def scores(self) -> NDArray[np.float64]:
-        """The performance in each episode, by `measure`."""
-        return self.returns if self.measure == "return" else self.goal_ratio
-
-    @property
-    def mean_goal_ratio(self) -> float:
-        """The mean fraction of goals reached, which is the paper's measure of performance."""
-        return float(self.goal_ratio.mean())
-
-    @property
-    def success_rate(self) -> float:
-        """The fraction of successful episodes."""
-        return float(self.success.mean())
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95% bootstrap interval of the mean score."""
-        return mean_interval(self.scores)
-
-    def __repr__(self) -> str:
-        low, high = self.interval
-        score = f"{self.measure} {self.scores.mean():.3f} [{low:.3f}, {high:.3f}]"
-        return f"EvalResult({self.task.name}, {len(self.episodes)} episodes, {score}, success {self.success_rate:.2f})"
-
-    def _repr_html_(self) -> str:
-        from pidm_nav.plots import html
-
-        return html(self, self.plot)
-
-    def plot(self) -> Figure:
-        """Draw where the episodes went on their map or, where there is none to draw on, how their returns grew."""
-        from pidm_nav.plots import plot_episodes
-
-        return plot_episodes(self.episodes, self.drawn_layout, self.task.title)
-
-    @property
-    def drawn_layout(self) -> Layout | None:
-        """The map that the episodes' states are places on, if there is one."""
-        return self.task.layout(self.env_kwargs) if self.task.shows_goals else None
-
-    def table(self) -> list[dict[str, Any]]:
-        """Return one row per episode, of plain JSON types."""
-        names = ("seed", "goal_ratio", "success", "length", "return")
-        columns = (self.seeds, self.goal_ratio, self.success, self.length, self.returns)
-        return [dict(zip(names, row, strict=True)) for row in zip(*(each.tolist() for each in columns), strict=True)]
-
-    def summary(self) -> dict[str, Any]:
-        """Return the means over all episodes, of plain JSON types."""
-        return {
-            "task": self.task.name,
-            "episodes": len(self.episodes),
-            "goal_ratio": self.mean_goal_ratio,
-            "goal_ratio_interval": list(self.interval),
-            "success": self.success_rate,
-            "length": float(self.length.mean()),
-            "return": float(self.returns.mean()),
-        }
-
-    def frames(self, episode: int = 0, size: int = 400) -> Sequence[NDArray[np.uint8]]:
-        """Return the pictures of an episode: those that were filmed, or new ones drawn from its states."""
-        if not 0 <= episode < len(self.episodes):
-            raise ValueError(f"there is no episode {episode}: choose one from 0 to {len(self.episodes) - 1}")
-        if episode in self.film:
-            return self.film[episode]
-        if not self.task.shows_goals:
-            raise ValueError(f"episode {episode} was not filmed: call evaluate(..., film={episode})")
-        return self.task.draw(self.episodes[episode].observations, self.env_kwargs, size)
-
-    @overload
-    def video(self, path: str | Path, episode: int = 0, size: int = 400, fps: float | None = None) -> Path: ...
-    @overload
-    def video(self, path: None = None, episode: int = 0, size: int = 400, fps: float | None = None) -> Clip: ...
-    def video(
-        self, path: str | Path | None = None, episode: int = 0, size: int = 400, fps: float | None = None
-    ) -> Path | Clip:
-        """Write an episode to an mp4 or GIF file or, without a path, return a clip that notebooks show.
-
-        It plays at the speed at which a person plays, unless `fps` is given.
-        """
-        frames, fps = self.frames(episode, size), fps or self.task.fps
-        return Clip(frames, fps) if path is None else write_video(frames, path, fps)
-
-
-def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the mean of values (E,)."""
-    rng = np.random.default_rng(0)
-    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(2000)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
-
-
-def evaluate(
-    policy: Policy,
-    task: str | Task,
-    episodes: int = 50,
-    seed: int = 0,
-    *,
-    max_steps: int | None = None,
-    film: int | None = None,
-    progress: Progress | None = None,
-    **env_kwargs: Any,
-) -> EvalResult:
-    """Evaluate a policy; episode i begins with `reset(seed=seed + i)`, whatever the policy.
-
-    Args:
-        policy: anything with `predict`.
-        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
-        episodes: the number of episodes.
-        seed: the seed of the first episode.
-        max_steps: the step limit; defaults to the task's.
-        film: the episode to take pictures of, for tasks that cannot be drawn from their states.
-        progress: called with the number of episodes that have ended, whenever some have.
-        env_kwargs: the environment's arguments.
-    """
-    task = find_task(task)
-    seeds = episode_seeds(episodes, seed)
-    if film is not None:
-        check_number("the episode to film", film, 0, episodes - 1)
-    films: dict[int, list[NDArray[np.uint8]]] = {} if film is None or task.shows_goals else {film: []}
-
-    def watch(running: Rollout) -> None:
-        for episode, pictures in films.items():
-            row = episode + seed - running.seeds[0]
-            if 0 <= row < len(running.seeds) and len(pictures) <= running.steps[row]:
-                pictures.append(running.picture(row))
-
-    render_mode = "rgb_array" if films else None
-    with closing(task.make_vec(task.rows_for(episodes), max_steps, render_mode, **env_kwargs)) as env:
-        made = rollout(policy, env, seeds, keep_observations=False, watch=watch, progress=progress)
-    return EvalResult(task, tuple(made), env_kwargs, films)
 
 
 def episode_seeds(episodes: int, seed: int) -> range:

@@ -25,6 +25,7 @@ from pidm_nav.agents import PIDM, load_agent
 from pidm_nav.console import say
 from pidm_nav.demos import DemoDataset, collect, save_demos
 from pidm_nav.demos.experts import make_expert
+from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, JobResult
@@ -32,7 +33,6 @@ from pidm_nav.experiments.sweep import EVALUATION_SEED, Sweep, run_sweep
 from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
 from pidm_nav.plots import agent_title
-from pidm_nav.rollout import EvalResult, evaluate
 from pidm_nav.tasks import find_task
 from pidm_nav.video import side_by_side, write_video
 from pidm_nav.world3d.env import FRAME_SKIP

@@ -15,9 +15,9 @@ import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pidm_nav.agents import AGENTS, BC, PIDM
+from pidm_nav.agents import AGENTS, BC, PIDM, make_agent
 from pidm_nav.agents.predictors import NearestNeighbor, Oracle, TimeIndexed
-from pidm_nav.agents.train import dataset_spaces, make_agent
+from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
 from pidm_nav.analysis.field import DIRECTIONS, futures_around, measure_field, plot_field
 from pidm_nav.analysis.gap import decompose, goal_zones, measure_gap, plot_gap

@@ -64,7 +64,8 @@ class Train:
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
         """Return the command with the options of the agent, preset and demonstrations that are asked for."""
-        from pidm_nav.agents.train import agent_class, choose_preset
+        from pidm_nav.agents.policy import agent_class
+        from pidm_nav.agents.train import choose_preset
 
         helping = bool({"-h", "--help"} & set(arguments))
         known = [word for word in arguments if word not in ("-h", "--help")]

@@ -28,6 +28,7 @@ from pidm_nav.console import Advance
 from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.traces import plot_traces
+from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
@@ -35,7 +36,6 @@ from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import EVALUATION_SEED, TRAINED_WITH, Sweep, run_job, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
-from pidm_nav.rollout import EvalResult, evaluate
 from pidm_nav.tasks import find_task
 from pidm_nav.version import __version__
 from pidm_nav.video import write_video

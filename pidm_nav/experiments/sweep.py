@@ -23,13 +23,13 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 import pidm_nav
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
 from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.files import write_text
-from pidm_nav.rollout import EvalResult, evaluate
 from pidm_nav.tasks import find_task
 
 if TYPE_CHECKING:

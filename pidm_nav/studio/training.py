@@ -59,7 +59,7 @@ class Run:
 
     def _score(self) -> None:
         from pidm_nav.agents import load_agent
-        from pidm_nav.rollout import evaluate
+        from pidm_nav.evaluation import evaluate
 
         folders = {int(folder.name[5:]): folder for folder in self.out.glob("checkpoints/step-*")}
         lines = _read_lines(self.out / "losses.jsonl")

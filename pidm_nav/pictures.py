@@ -1,0 +1,56 @@
+"""How episodes, demonstrations and results are drawn, by their `plot` and in notebooks."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from pidm_nav.comparison import Comparison
+from pidm_nav.demos.dataset import DemoDataset, infer_task
+from pidm_nav.demos.traces import plot_traces
+from pidm_nav.episode import Episode
+from pidm_nav.evaluation import EvalResult
+from pidm_nav.plots import demonstrator_title, draw_episodes, html, panels, plot_episodes, task_title
+from pidm_nav.tasks import TASKS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["html", "plot"]
+
+
+@singledispatch
+def plot(drawn: object) -> Figure:
+    """Draw where episodes went on their map or, where there is none to draw on, how their returns grew."""
+    raise TypeError(f"{type(drawn).__name__} has no picture: draw episodes, demonstrations or results")
+
+
+@plot.register(Episode)
+def _(episode: Episode) -> Figure:
+    task = infer_task(episode.observations)  # an episode does not say which map it was played on
+    return plot_episodes([episode], TASKS[task].layout() if task else None, "")
+
+
+@plot.register(EvalResult)
+def _(result: EvalResult) -> Figure:
+    return plot_episodes(result.episodes, result.drawn_layout, result.task.title)
+
+
+@plot.register(Comparison)
+def _(comparison: Comparison) -> Figure:
+    """Draw the episodes of each policy in a panel of its own."""
+    layout = comparison.first.drawn_layout
+    figure, axes = panels(len(comparison.results), width=4.2, height=4.75 if layout else 3.2, columns=4)
+    for ax, (name, result) in zip(axes, comparison.results.items(), strict=True):
+        draw_episodes(ax, result.episodes, layout)
+        ax.set_title(f"{name}: {comparison.measure} {comparison.scores(name).mean():.2f}", fontsize=12)
+    return figure
+
+
+@plot.register(DemoDataset)
+def _(dataset: DemoDataset) -> Figure:
+    task = TASKS.get(dataset.task)
+    placed = all(episode.infos.get("states", episode.observations).ndim == 2 for episode in dataset)
+    if task is not None and task.shows_goals and placed:
+        return plot_traces({demonstrator_title(dataset): dataset})
+    return plot_episodes(dataset.episodes, None, task_title(dataset.task))
