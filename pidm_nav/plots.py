@@ -173,9 +173,8 @@ def plot_episodes(episodes: Sequence[Episode], layout: Layout | None, title: str
     return figure
 
 
-def draw_band(ax: Axes, x: Sequence[float], values: Any, color: str, label: str | None = None) -> None:
-    """Draw the mean of values (X, N) over x, and a band of one standard deviation that stays above zero."""
-    mean, std = values.mean(axis=1), values.std(axis=1)
+def draw_band(ax: Axes, x: Sequence[float], mean: Any, std: Any, color: str, label: str | None = None) -> None:
+    """Draw means (X,) over x, and a band of one standard deviation that stays above zero."""
     low = np.maximum(mean - std, mean / 10)  # a logarithmic axis has no room for zero
     ax.fill_between(x, low, mean + std, color=color, alpha=0.18, linewidth=0)
     ax.plot(x, mean, color=color, marker="o", markersize=4, label=label)

@@ -19,10 +19,10 @@ from scipy.spatial import cKDTree
 
 from pidm_nav.agents import load_agent, train
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
-from pidm_nav.analysis.field import Field, measure_field, plot_field
+from pidm_nav.analysis.field import measure_field, plot_field
 from pidm_nav.analysis.gap import Gap, measure_gap, plot_gap
 from pidm_nav.analysis.predictor import error_curve, horizon_curve, plot_error_curves, plot_horizon_curves
-from pidm_nav.analysis.states import Row
+from pidm_nav.analysis.states import Finding, Row
 from pidm_nav.demos import DemoDataset, load_demos
 from pidm_nav.files import write_rows
 from pidm_nav.plots import demonstrator_title, save_figure
@@ -104,15 +104,15 @@ def neighbours() -> list[Row]:
     return rows
 
 
-def expected_gain(found: Field, gap: Gap) -> Row:
+def expected_gain(found: Finding, gap: Gap) -> Row:
     """V / (v + 0.04) from the action's variance v per axis in the three clusters nearest to each place."""
-    positions, _, reached = split_state(found.states)
-    here = np.column_stack([positions, 1e4 * reached])
-    there = np.column_stack([gap.positions, 1e4 * gap.goals_reached])
-    unbiased = gap.parts.variance * gap.parts.count / np.maximum(gap.parts.count - 1, 1)
+    scale = {"x": 1, "y": 1, "goals_reached": 1e4}
+    here, there = (np.column_stack([each.columns[k] * v for k, v in scale.items()]) for each in (found, gap))
+    count, delta = gap.columns["count"], found.columns["delta"]
+    unbiased = gap.columns["variance"] * count / np.maximum(count - 1, 1)
     variance = unbiased[cKDTree(there).query(here, k=3)[1]].mean(axis=1) / 2
     expected = variance / (variance + 0.04)
-    large = found.delta >= np.quantile(found.delta, 0.75)
+    large = delta >= np.quantile(delta, 0.75)
     means = {"large": float(expected[large].mean()), "elsewhere": float(expected[~large].mean())}
     return {f"expected_gain_{where}": value for where, value in means.items()}
 
@@ -146,7 +146,7 @@ def correlation() -> list[Row]:
     found = sweep_correlation(arguments.results, [*load("human"), *load("astar"), *bundled])
     save_figure(plot_correlation(found), arguments.out / "correlation.png")
     print(f"Spearman {found.spearman:.3f}, p = {found.p:.2g}")
-    return [point._asdict() for point in found.points]
+    return [row for each in found.curves for row in each.rows()]
 
 
 PARTS: tuple[Callable[[], list[Row]], ...] = (gap, settings, reaction, neighbours, field, predictor, horizon)

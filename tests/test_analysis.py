@@ -20,7 +20,7 @@ from pidm_nav.agents.predictors import NearestNeighbor, Oracle, TimeIndexed
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
 from pidm_nav.analysis.field import DIRECTIONS, futures_around, measure_field, plot_field
-from pidm_nav.analysis.gap import decompose, goal_zones, measure_gap, plot_gap
+from pidm_nav.analysis.gap import ZONES, decompose, goal_zones, measure_gap, plot_gap
 from pidm_nav.analysis.predictor import (
     NOISE_FLOOR,
     HorizonStudy,
@@ -80,22 +80,22 @@ def test_the_parts_add_up_to_the_variance_and_match_their_definition(cells, seed
     now, future = np.array(cells).T
     actions = rng(seed).normal(size=(len(cells), 2))
     parts = decompose(actions, now, future)
-    assert np.allclose(parts.variance, parts.within + parts.delta, atol=1e-12)
-    assert (parts.delta >= 0).all() and parts.count.sum() == len(cells)
-    for i, cluster in enumerate(parts.cluster):
+    assert np.allclose(parts["variance"], parts["within"] + parts["delta"], atol=1e-12)
+    assert (parts["delta"] >= 0).all() and parts["count"].sum() == len(cells)
+    for i, cluster in enumerate(parts["cluster"]):
         inside = now == cluster
         means = [actions[inside & (future == other)].mean(axis=0) for other in future[inside]]
-        assert parts.delta[i] == pytest.approx(np.var(means, axis=0).sum(), abs=1e-12)
-        assert parts.variance[i] == pytest.approx(np.var(actions[inside], axis=0).sum(), abs=1e-12)
-        assert parts.futures[i] == len(set(future[inside]))
+        assert parts["delta"][i] == pytest.approx(np.var(means, axis=0).sum(), abs=1e-12)
+        assert parts["variance"][i] == pytest.approx(np.var(actions[inside], axis=0).sum(), abs=1e-12)
+        assert parts["futures"][i] == len(set(future[inside]))
 
 
 def test_chance_is_the_mean_over_shuffled_futures():
     draw = rng(1)
     actions, future, now = draw.normal(size=(24, 2)), draw.integers(6, size=24), np.zeros(24, dtype=np.int64)
-    shuffled = [decompose(actions, now, draw.permutation(future)).delta[0] for _ in range(4000)]
+    shuffled = [decompose(actions, now, draw.permutation(future))["delta"][0] for _ in range(4000)]
     error = np.std(shuffled) / np.sqrt(len(shuffled))
-    assert decompose(actions, now, future).chance[0] == pytest.approx(np.mean(shuffled), abs=5 * error)
+    assert decompose(actions, now, future)["chance"][0] == pytest.approx(np.mean(shuffled), abs=5 * error)
 
 
 @pytest.mark.parametrize("signal", [0.0, 0.7])
@@ -106,9 +106,9 @@ def test_the_correction_takes_off_the_scatter_of_small_cells(signal):
     truth = means.var()
     now = np.zeros(len(future), dtype=np.int64)
     found = [decompose(means[:, None] + draw.normal(size=(12, 1)), now, future) for _ in range(3000)]
-    corrected = np.array([parts.corrected[0] for parts in found])
+    corrected = np.array([parts["corrected"][0] for parts in found])
     assert corrected.mean() == pytest.approx(truth, abs=5 * corrected.std() / np.sqrt(len(found)))
-    assert np.mean([parts.delta[0] for parts in found]) > truth + 0.25  # 4 spare means of variance 1, over 12
+    assert np.mean([parts["delta"][0] for parts in found]) > truth + 0.25  # 4 spare means of variance 1, over 12
 
 
 def test_delta_of_a_known_problem():
@@ -117,8 +117,8 @@ def test_delta_of_a_known_problem():
     actions = draw.normal(size=(40_000, 1))
     future = np.round((actions + draw.normal(size=actions.shape))[:, 0] * 8).astype(np.int64)
     parts = decompose(actions, np.zeros(len(actions), dtype=np.int64), future)
-    assert parts.variance[0] == pytest.approx(1, abs=0.03)
-    assert parts.corrected[0] == pytest.approx(0.5, abs=0.02)
+    assert parts["variance"][0] == pytest.approx(1, abs=0.03)
+    assert parts["corrected"][0] == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -130,10 +130,10 @@ def test_clusters_never_mix_goals_and_every_task_has_a_gap(demos, task):
     assert all(len(np.unique(reached[label == each])) == 1 for each in np.unique(label))
     gap = measure_gap(dataset, 60, rng=rng())
     row = gap.summary()
-    assert gap.law_error < 1e-12 and row["samples"] == dataset.num_steps
+    assert row["law_error"] < 1e-12 and row["samples"] == dataset.num_steps
     assert row["variance"] == pytest.approx(row["within"] + row["delta"])
-    assert np.allclose(gap.zones.sum(axis=1), 1) and (gap.goals_reached % 1 == 0).all()
-    assert len(gap.rows()) == len(gap.parts.cluster) and len(plot_gap([gap]).axes) == 2
+    assert np.allclose(sum(gap.columns[zone] for zone in ZONES), 1) and (gap.columns["goals_reached"] % 1 == 0).all()
+    assert len(gap.rows()) == len(gap.columns["cluster"]) and len(plot_gap([gap]).axes) == 2
 
 
 def test_zones_are_around_the_current_and_the_other_goals():
@@ -156,7 +156,7 @@ def test_goals_observed_relatively_make_no_difference(demos):
 
 def test_a_gap_without_a_map_has_numbers_but_no_figure():
     gap = measure_gap(_plane(), 20, rng=rng())
-    assert gap.law_error < 1e-12 and np.isnan(gap.summary()["delta_arriving"])
+    assert gap.summary()["law_error"] < 1e-12 and np.isnan(gap.summary()["delta_arriving"])
     with refused("no map"):
         plot_gap([gap])
 
@@ -226,13 +226,13 @@ def test_turn_and_gain_tell_a_model_that_listens_from_one_that_does_not(demos, t
     deaf, listening = (
         measure_field(scripted(demos[task], listens), demos[task], places, rng=rng()) for listens in (0.0, 1.0)
     )
-    assert np.allclose(deaf.turn, 0, atol=1e-6) and np.allclose(deaf.gain, 0, atol=1e-6)
-    assert np.allclose(listening.gain, 1) and np.median(listening.turn) > 0.9
+    assert np.allclose(deaf.columns["turn"], 0, atol=1e-6) and np.allclose(deaf.columns["gain"], 0, atol=1e-6)
+    assert np.allclose(listening.columns["gain"], 1) and np.median(listening.columns["turn"]) > 0.9
     assert len(listening.rows()) == 8 * places and len(plot_field([listening]).axes) == 2
 
 
 def test_the_field_uses_the_papers_number_of_places(demos):
-    sizes = [len(measure_field(scripted(d, 1.0), d, rng=rng()).states) for d in demos.values()]
+    sizes = [measure_field(scripted(d, 1.0), d, rng=rng()).summary()["places"] for d in demos.values()]
     assert sizes == [50, 50, 75, 75]
 
 
@@ -283,10 +283,10 @@ def test_a_predictor_that_counts_steps_is_walked_through_the_episodes(demos):
 
 def test_more_demonstrations_predict_better(demos):
     curve = error_curve(demos["maze"], sizes=(1, 5), subsets=4, rng=rng())
-    assert curve.distance.shape == (2, 4) and (curve.distance[0].mean() > curve.distance[1]).all()
-    assert [row["demos"] for row in curve.rows()] == [1, 5]
-    again = error_curve(demos["maze"], sizes=(1, 5), subsets=4, rng=rng())
-    assert np.array_equal(curve.distance, again.distance)
+    one, five = curve.rows()
+    assert (one["demos"], five["demos"]) == (1, 5)
+    assert one["error"] > five["error"] + np.sqrt(3) * five["error_std"]  # none of 4 values lies further from the mean
+    assert curve.rows() == error_curve(demos["maze"], sizes=(1, 5), subsets=4, rng=rng()).rows()
 
 
 def test_the_noise_floor_is_the_distance_of_two_draws():
@@ -307,8 +307,8 @@ def test_sizes_leave_an_episode_to_predict(demos):
 def test_variance_grows_by_two_a_step_in_a_random_walk_and_the_error_is_twice_that():
     # s' = s + a + noise, both of variance 1; the nearest neighbour answers with one draw, not with the mean
     curve = horizon_curve(walks(60), HorizonStudy(horizons=(1, 4, 16), splits=5, training=40, clusters=150), rng=rng())
-    assert curve.table["future_variance"] == pytest.approx([2, 8, 32], rel=0.25)
-    assert curve.squared.mean(axis=1) == pytest.approx([4, 16, 64], rel=0.3)
+    assert curve.columns["future_variance"] == pytest.approx([2, 8, 32], rel=0.25)
+    assert curve.columns["squared_error"] == pytest.approx([4, 16, 64], rel=0.3)
     rows = curve.rows()
     assert [row["horizon"] for row in rows] == [1, 4, 16] and len(plot_horizon_curves([curve]).axes) == 1
 
@@ -318,7 +318,7 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
         horizon_curve(walks(60), HorizonStudy(horizons=(30,), splits=3, clusters=100, clamp_end=clamp), rng=rng())
         for clamp in (False, True)
     )
-    assert kept.squared.mean() > 1.3 * clamped.squared.mean()
+    assert kept.rows()[0]["squared_error"] > 1.3 * clamped.rows()[0]["squared_error"]
     for clamp in (False, True):
         with refused("no episode has 41 steps, the longest has 40"):
             horizon_curve(walks(60), HorizonStudy(horizons=(1, 41), clamp_end=clamp), rng=rng())
@@ -345,13 +345,15 @@ def planned(folder: Path, **settings: Any) -> Sweep:
 
 def test_a_sweeps_performance_stands_beside_the_error_of_its_own_demonstrations(sweep, demos):
     found = sweep_correlation([sweep], [demos["zigzag"], demos["maze"]])
-    assert [(p.demos, p.seeds, p.goal_ratio) for p in found.points] == [(1, 2, 0.1), (2, 2, 0.2), (5, 2, 0.5)]
+    assert found.settings == 3 and [curve.task for curve in found.curves] == ["maze"]
+    points = found.curves[0].rows()
+    assert [(p["demos"], p["seeds"], p["goal_ratio"]) for p in points] == [(1, 2, 0.1), (2, 2, 0.2), (5, 2, 0.5)]
     errors = []
     for cell in planned(sweep.parent, agents=("pidm",), num_demos=(2,)).cells():
         training = sample_demos(demos["maze"], cell)
         others = [i for i, episode in enumerate(demos["maze"]) if episode not in training.episodes]
         errors.append(prediction_errors(NearestNeighbor().fit(training), demos["maze"][others]).distance)
-    assert found.points[1].error == pytest.approx(np.mean(errors))
+    assert points[1]["error"] == pytest.approx(np.mean(errors))
     assert found.spearman == pytest.approx(-1) and len(plot_correlation(found).axes) == 1
 
 
@@ -437,10 +439,10 @@ def test_bad_input_is_one_sentence(tmp_path, files, demos):
         ),
         *(("field", "--places", value, "choose 1 to the number of steps") for value in (-1, 0, 10**20)),
         *(("predictor", "--sizes", value, "as at least one is held out") for value in (-1, 0, 10**20)),
-        *(("predictor", "--subsets", value, "choose 1 to 10000") for value in (-1, 0, 10**8, 10**20)),
+        *(("predictor", "--subsets", value, "a whole number from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
         *(("predictor", "--horizon", value, "horizon") for value in (-1, 0, 10**20)),
         *(("horizon", "--horizons", value, "horizon") for value in (-1, 0, 10**20)),
-        *(("horizon", "--splits", value, "choose 1 to 10000") for value in (-1, 0, 10**8, 10**20)),
+        *(("horizon", "--splits", value, "a whole number from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
         *(("horizon", "--training", value, "cannot split 6 episodes") for value in (-1, 0, 10**20)),
     ],
 )

@@ -11,6 +11,7 @@ import numpy as np
 
 from pidm_nav import plots
 from pidm_nav.analysis.predictor import prediction_errors, predictor_maker
+from pidm_nav.analysis.states import Finding
 from pidm_nav.demos.dataset import DemoDataset
 
 if TYPE_CHECKING:
@@ -22,21 +23,11 @@ if TYPE_CHECKING:
 MARKERS = ("o", "s", "D", "^", "v", "P")
 
 
-class Point(NamedTuple):
-    """The agents of a sweep that share one task, demonstrator and number of demonstrations."""
-
-    task: str
-    demonstrator: str
-    demos: int
-    seeds: int
-    error: float  # of the state predictor on held-out episodes, mean over seeds
-    goal_ratio: float  # of the agents, mean over seeds at the best checkpoint
-
-
 class Correlation(NamedTuple):
     """Rank correlation of prediction error and performance."""
 
-    points: list[Point]
+    curves: list[Finding]  # errors and performances, see `_curve`, of each task and demonstrator
+    settings: int  # how many of them there are
     spearman: float
     p: float  # two-sided
 
@@ -52,7 +43,7 @@ def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], 
     from pidm_nav.experiments.results import make_curves, read_manifest, read_results
 
     known = {dataset.sha256: dataset for dataset in datasets}
-    points: list[Point] = []
+    curves: list[Finding] = []
     for folder in results:
         manifest, (done, _) = read_manifest(folder), read_results(folder)
         for curve in make_curves(done, manifest.demos_from):
@@ -62,19 +53,22 @@ def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], 
             if dataset is None:
                 other = f"the sweep in '{folder}' learned {curve.task} from other demonstrations than those given"
                 raise ValueError(f"{other}: name the same files after --demos")
-            points += _points(curve, dataset, done)
-    if len(points) < 3:
-        raise ValueError(f"the sweeps hold {len(points)} results of {agent} with held-out demonstrations: 3 are needed")
-    rank = spearmanr([point.error for point in points], [point.goal_ratio for point in points])
-    return Correlation(points, float(rank.statistic), float(rank.pvalue))
+            found = _curve(curve, dataset, done)
+            curves += [found] if found.columns["demos"] else []
+    errors, ratios = ([x for curve in curves for x in curve.columns[key]] for key in ("error", "goal_ratio"))
+    if len(errors) < 3:
+        raise ValueError(f"the sweeps hold {len(errors)} results of {agent} with held-out demonstrations: 3 are needed")
+    rank = spearmanr(errors, ratios)
+    return Correlation(curves, len(errors), float(rank.statistic), float(rank.pvalue))
 
 
-def _points(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> list[Point]:
-    """Return the mean error and performance of each size that leaves demonstrations to hold out."""
+def _curve(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> Finding:
+    """Find the mean error and performance for each number of demonstrations that leaves some to hold out."""
     from pidm_nav.experiments.curves import mean_curve
     from pidm_nav.experiments.sweep import sample_demos
 
-    make, points = predictor_maker("nearest", dataset), []
+    make = predictor_maker("nearest", dataset)
+    columns: dict[str, list[Any]] = {"demos": [], "seeds": [], "error": [], "goal_ratio": []}
     for size, ratio in zip(curve.sizes, mean_curve(curve), strict=True):
         errors = []
         for cell in (each for each in cells if (each.agent, each.task, each.demos) == (curve.agent, curve.task, size)):
@@ -84,24 +78,26 @@ def _points(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> list[P
             if others:
                 errors.append(prediction_errors(make().fit(training), dataset[others]).distance)
         if errors and np.isfinite(ratio):
-            error, title = float(np.mean(errors)), plots.demonstrator_title(dataset)
-            points.append(Point(curve.task, title, size, len(errors), error, float(ratio)))
-    return points
+            for column, value in zip(columns.values(), (size, len(errors), np.mean(errors), ratio), strict=True):
+                column.append(value)
+    return Finding(dataset, columns, {})
 
 
 def plot_correlation(correlation: Correlation) -> Figure:
     """Plot performance against prediction error: markers tell tasks, colors demonstrators, sizes the amount of data."""
-    points = correlation.points
-    colors = plots.color_by_demonstrator(points)
-    markers = dict(zip(dict.fromkeys(point.task for point in points), cycle(MARKERS), strict=False))
+    curves = correlation.curves
+    colors = plots.color_by_demonstrator(curves)
+    markers = dict(zip(dict.fromkeys(curve.task for curve in curves), cycle(MARKERS), strict=False))
     figure, (ax,) = plots.panels(1, width=7.2, height=4.8)
-    for point in points:
-        style: Any = {"color": colors[point.demonstrator], "markeredgecolor": "white", "markersize": _size(point.demos)}
-        ax.plot(point.error, point.goal_ratio, markers[point.task], **style)
+    for curve in curves:
+        style: Any = {"color": colors[curve.demonstrator], "markeredgecolor": "white"}
+        for point in curve.rows():
+            size = _size(point["demos"])
+            ax.plot(point["error"], point["goal_ratio"], markers[curve.task], markersize=size, **style)
     plots.tidy(ax)
     ax.set(xlabel="state prediction error (px)", ylabel="goals reached", xscale="log")
     ax.set_ylim(top=1.05)
-    ax.set_title(f"Spearman {correlation.spearman:.2f} over {len(points)} settings", fontsize=12)
+    ax.set_title(f"Spearman {correlation.spearman:.2f} over {correlation.settings} settings", fontsize=12)
     ticks = [t for t in (7, 8, 10, 12, 15, 20, 30, 40, 60, 80) if ax.get_xlim()[0] < t < ax.get_xlim()[1]]
     plots.set_ticks(ax.xaxis, ticks)
     entries = plots.legend_entries(colors)

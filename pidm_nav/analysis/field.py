@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from colorsys import hsv_to_rgb
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -39,58 +38,6 @@ HUES = [hsv_to_rgb(i / 8, 1, 1) for i in range(8)]
 PLACES = {"maze": 75, "multiroom": 75}
 OTHER_PLACES = 50
 ARROW = 42.0  # px of a full action in the figure
-
-
-@dataclass(frozen=True, eq=False)
-class Field(Finding):
-    """An inverse dynamics model's actions at P places."""
-
-    states: Array  # (P, D) full states
-    moves: Floats  # (P, 8, 2) px to the queried futures
-    actions: Floats  # (P, 8, 2)
-    delta: Floats  # (P,) Delta(s) there: mean over the states nearest to the place
-
-    @property
-    def turn(self) -> Floats:
-        """How far apart the eight actions point (P,), from 0 to 1."""
-        length = np.linalg.norm(self.actions, axis=2, keepdims=True)
-        unit = self.actions / np.maximum(length, 1e-9)
-        return np.asarray(1 - np.linalg.norm(unit.mean(axis=1), axis=1))
-
-    @property
-    def gain(self) -> Floats:
-        """Least-squares slope (P,) of the actions on the queried moves in stick units."""
-        moves = self.moves / SPEED
-        moves = moves - moves.mean(axis=1, keepdims=True)
-        actions = self.actions - self.actions.mean(axis=1, keepdims=True)
-        return np.asarray((moves * actions).sum(axis=(1, 2)) / np.maximum((moves**2).sum(axis=(1, 2)), 1e-9))
-
-    def summary(self) -> Row:
-        """Return one row of means and of rank correlations with Delta(s)."""
-        from scipy.stats import spearmanr
-
-        row: Row = {"task": self.task, "demonstrator": self.demonstrator, "places": len(self.states)}
-        high = self.delta >= np.quantile(self.delta, 0.75)
-        for name, values in (("turn", self.turn), ("gain", self.gain)):
-            constant = np.ptp(values) == 0 or np.ptp(self.delta) == 0
-            rank, p = (np.nan, np.nan) if constant else spearmanr(values, self.delta)
-            row |= {
-                f"mean_{name}": float(values.mean()),
-                f"{name}_where_delta_large": float(values[high].mean()),  # the upper quarter of places
-                f"{name}_elsewhere": float(values[~high].mean()) if not high.all() else float("nan"),
-                f"{name}_spearman": float(rank),
-                f"{name}_p": float(p),
-            }
-        return row
-
-    def columns(self) -> Row:
-        """Return one entry per place and direction."""
-        positions, _, reached = split_state(self.states)
-        places = {"x": positions[:, 0], "y": positions[:, 1], "goals_reached": reached}
-        places |= {"delta": self.delta, "turn": self.turn, "gain": self.gain}
-        asked = {"move_x": self.moves[..., 0], "move_y": self.moves[..., 1]}
-        asked |= {"action_x": self.actions[..., 0], "action_y": self.actions[..., 1]}
-        return {key: each[:, None] for key, each in places.items()} | asked
 
 
 def check_field(agent: NavPolicy | None, dataset: DemoDataset, places: int | None = None) -> None:
@@ -137,8 +84,8 @@ def measure_field(
     gap: Gap | None = None,
     *,
     rng: np.random.Generator,
-) -> Field:
-    """Measure a trained model's actions around typical states, and the gap there unless it is given.
+) -> Finding:
+    """Measure a trained model's actions around P typical states, and the gap there unless it is given.
 
     The number of places defaults to the paper's 75 for Maze and Multiroom and to 50 otherwise. A place is the state
     nearest to a cluster's center, as the center itself may lie in a wall or between two goals.
@@ -151,42 +98,82 @@ def measure_field(
     futures, moves = futures_around(map_of(states), typical)
     repeated = np.repeat(typical, len(DIRECTIONS), axis=0)
     model = cast("PIDM", agent)  # as was checked above
-    actions = model.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64)
-    delta = _delta_at(typical, gap or measure_gap(states, rng=rng))
-    return Field(states, typical, moves, actions.reshape(moves.shape), delta)
+    actions = model.inverse_dynamics(repeated, futures.reshape(repeated.shape)).astype(np.float64).reshape(moves.shape)
+    positions, _, reached = split_state(typical)
+    place = {"x": positions[:, 0], "y": positions[:, 1], "goals_reached": reached}
+    place |= {"delta": _delta_at(positions, reached, gap or measure_gap(states, rng=rng))}
+    place |= {"turn": _turn(actions), "gain": _gain(moves, actions)}
+    asked = {"move_x": moves[..., 0], "move_y": moves[..., 1]}
+    asked |= {"action_x": actions[..., 0], "action_y": actions[..., 1]}
+    return Finding(states, place | asked, {"places": len(typical), **_means(place)})
 
 
-def _delta_at(states: Array, gap: Gap) -> Floats:
+def _turn(actions: Floats) -> Floats:
+    """Return how far apart the eight actions (P, 8, 2) of each place point (P,), from 0 to 1."""
+    unit = actions / np.maximum(np.linalg.norm(actions, axis=2, keepdims=True), 1e-9)
+    return np.asarray(1 - np.linalg.norm(unit.mean(axis=1), axis=1))
+
+
+def _gain(moves: Floats, actions: Floats) -> Floats:
+    """Return the least-squares slope (P,) of the actions (P, 8, 2) on the queried moves (P, 8, 2) in stick units."""
+    moves = moves / SPEED
+    moves = moves - moves.mean(axis=1, keepdims=True)
+    actions = actions - actions.mean(axis=1, keepdims=True)
+    return np.asarray((moves * actions).sum(axis=(1, 2)) / np.maximum((moves**2).sum(axis=(1, 2)), 1e-9))
+
+
+def _means(columns: Row) -> Row:
+    """Return the means of turn and gain, and their rank correlations with Delta(s)."""
+    from scipy.stats import spearmanr
+
+    row: Row = {}
+    delta = columns["delta"]
+    high = delta >= np.quantile(delta, 0.75)
+    for name in ("turn", "gain"):
+        values = columns[name]
+        constant = np.ptp(values) == 0 or np.ptp(delta) == 0
+        rank, p = (np.nan, np.nan) if constant else spearmanr(values, delta)
+        row |= {
+            f"mean_{name}": float(values.mean()),
+            f"{name}_where_delta_large": float(values[high].mean()),  # the upper quarter of places
+            f"{name}_elsewhere": float(values[~high].mean()) if not high.all() else float("nan"),
+            f"{name}_spearman": float(rank),
+            f"{name}_p": float(p),
+        }
+    return row
+
+
+def _delta_at(positions: Floats, reached: Array, gap: Gap) -> Floats:
     """Return Delta(s) of places: that of the gap's clusters nearest to each, weighted by their samples."""
-    clusters = np.column_stack([gap.positions, gap.goals_reached * 1e4])
-    positions, _, reached = split_state(states)
-    own = np.column_stack([positions, reached * 1e4])
-    owner, parts = nearest(clusters, own), gap.parts
-    mass = np.bincount(owner, parts.count, minlength=len(own))
-    total = np.bincount(owner, parts.count * parts.delta, minlength=len(own))
-    return np.where(mass > 0, total / np.maximum(mass, 1), parts.delta[nearest(own, clusters)])
+    x, y, flags, count, delta = (gap.columns[name] for name in ("x", "y", "goals_reached", "count", "delta"))
+    clusters, own = np.column_stack([x, y, flags * 1e4]), np.column_stack([positions, reached * 1e4])
+    owner = nearest(clusters, own)
+    mass = np.bincount(owner, count, minlength=len(own))
+    total = np.bincount(owner, count * delta, minlength=len(own))
+    return np.where(mass > 0, total / np.maximum(mass, 1), delta[nearest(own, clusters)])
 
 
-def plot_field(fields: Sequence[Field]) -> Figure:
+def plot_field(fields: Sequence[Finding]) -> Figure:
     """Draw arrows over the map, colored by the direction asked for, and dots colored by Delta(s)."""
     figure, axes = panels(len(fields))
-    top = max(float(np.quantile(np.concatenate([field.delta for field in fields]), 0.97)), 1e-9)
+    top = max(float(np.quantile(np.concatenate([field.columns["delta"] for field in fields]), 0.97)), 1e-9)
     arrows: Any = {"angles": "xy", "scale_units": "xy", "scale": 1, "headwidth": 3.5, "headlength": 4}
     dots: Any = {"s": 20, "cmap": "viridis", "vmin": 0, "vmax": top, "edgecolors": "white", "linewidths": 0.5}
     for ax, field in zip(axes, fields, strict=True):
-        layout = map_of(field.dataset)
+        layout, columns, row = map_of(field.dataset), field.columns, field.summary()
         draw_room(ax, layout)
-        positions = split_state(field.states)[0]
-        reach = field.actions * ARROW * max(layout.room_size) / 800
+        place = columns["x"], columns["y"]
+        full = ARROW * max(layout.room_size) / 800
+        right, down = columns["action_x"] * full, columns["action_y"] * full
         for j in np.argsort(-np.abs(DIRECTIONS).sum(axis=1), kind="stable"):
-            ax.quiver(*positions.T, *reach[:, j].T, color=HUES[j], width=0.0045, headaxislength=3.6, zorder=5, **arrows)
-        marks = ax.scatter(positions[:, 0], positions[:, 1], c=field.delta, zorder=6, **dots)
-        row = field.summary()
+            style: Any = {"color": HUES[j], "width": 0.0045, "headaxislength": 3.6, "zorder": 5}
+            ax.quiver(*place, right[:, j], down[:, j], **style, **arrows)
+        marks = ax.scatter(*place, c=columns["delta"], zorder=6, **dots)
         ax.set_title(f"{task_title(field.task)}, {field.demonstrator}", fontsize=12, loc="left", y=1.0)
         turns = f"turn {row['turn_where_delta_large']:.2f} where Δ is large, {row['turn_elsewhere']:.2f} elsewhere"
         ax.set_xlabel(f"{turns}; Spearman {row['turn_spearman']:.2f}", fontsize=9)
         _compass(ax)
-    style: Any = {"extend": "max", "shrink": 0.6, "aspect": 30, "location": "bottom", "pad": 0.02}
+    style = {"extend": "max", "shrink": 0.6, "aspect": 30, "location": "bottom", "pad": 0.02}
     figure.colorbar(marks, ax=axes, label="Δ(s) of the data (dots)", **style)
     return figure
 

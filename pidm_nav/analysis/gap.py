@@ -36,21 +36,21 @@ ZONES = ("arriving", "leaving", "elsewhere")
 
 
 @dataclass(frozen=True, eq=False)
-class Decomposition:
-    """Var(a|s) and its parts, summed over the action's components, for each of S clusters that has actions."""
+class Gap(Finding):
+    """Delta(s) on the clusters of a dataset: what `decompose` returns, and the mean place and zones of each cluster."""
 
-    cluster: Integers  # (S,) label
-    count: Integers  # (S,) number of actions
-    futures: Integers  # (S,) number of different future clusters
-    variance: Floats  # (S,) Var(a|s)
-    within: Floats  # (S,) E[Var(a|s,s')]
-    delta: Floats  # (S,) their difference, computed on its own from the cells' means
-    chance: Floats  # (S,) delta to expect from shuffled futures
-    corrected: Floats  # (S,) delta less the scatter of the cells' means: unbiased, may be negative
+    radius: float  # px around a goal that count as near it
 
 
-def decompose(actions: Array, now: Integers, future: Integers) -> Decomposition:
-    """Split the variance of actions (M, A) within the clusters `now` (M,) by the clusters `future` (M,)."""
+def decompose(actions: Array, now: Integers, future: Integers) -> dict[str, Array]:
+    """Split the variance of actions (M, A) within the clusters `now` (M,) by the clusters `future` (M,).
+
+    Returns columns with one entry per cluster that has actions; variances are summed over the action's components:
+        cluster, count, futures    its label, its number of actions and of different future clusters
+        variance, within, delta    Var(a|s), E[Var(a|s,s')], and their difference, computed on its own from cell means
+        chance                     delta to expect from shuffled futures
+        corrected                  delta less the scatter of the cells' means: unbiased, may be negative
+    """
     actions = actions.astype(np.float64)
     cluster, row = np.unique(now, return_inverse=True)
     pairs, cell = np.unique(np.stack([row, future], axis=1), axis=0, return_inverse=True)
@@ -69,54 +69,30 @@ def decompose(actions: Array, now: Integers, future: Integers) -> Decomposition:
     pooled = inside.sum() / spare.sum() if spare.sum() else np.nan
     noise = np.where(spare > 0, inside / np.maximum(spare, 1), pooled)  # variance of an action in a cell
     scatter = np.where(futures > 1, (futures - 1) * noise, 0.0)
-    chance = (futures - 1) / np.maximum(count - 1, 1) * total / count
-    sums = total / count, inside / count, between / count
-    return Decomposition(cluster, count, futures, *sums, chance, corrected=(between - scatter) / count)
+    columns = {"cluster": cluster, "count": count, "futures": futures, "variance": total / count}
+    columns |= {"within": inside / count, "delta": between / count}
+    columns["chance"] = (futures - 1) / np.maximum(count - 1, 1) * total / count
+    return columns | {"corrected": (between - scatter) / count}
 
 
-@dataclass(frozen=True, eq=False)
-class Gap(Finding):
-    """Delta(s) on the clusters of a dataset, and where they are."""
+def _means(columns: Row) -> Row:
+    """Return means over the data, near goals (arriving or leaving) and elsewhere."""
 
-    horizon: int
-    radius: float
-    parts: Decomposition
-    positions: Floats  # (S, 2) mean of the cluster's first two numbers, px
-    goals_reached: Floats  # (S,) mean over the cluster
-    distance: Floats  # (S,) mean distance to the current goal in px; nan without goals
-    zones: Floats  # (S, 3) fraction of the cluster's states in each of ZONES
-
-    def mean(self, values: Floats, weight: Floats | float = 1.0) -> float:
-        """Return the mean over the data of one number per cluster, where states count by `weight`."""
-        mass = self.parts.count * weight
+    def mean(values: Floats, weight: Floats | float = 1.0) -> float:
+        mass = columns["count"] * weight
         return float((mass * values).sum() / mass.sum()) if np.sum(mass) > 0 else float("nan")
 
-    @property
-    def law_error(self) -> float:
-        """Largest difference between Var(a|s) and the sum of its parts."""
-        return float(np.abs(self.parts.variance - self.parts.within - self.parts.delta).max())
-
-    def summary(self) -> Row:
-        """Return one row of means over the data, near goals (arriving or leaving) and elsewhere."""
-        parts, near = self.parts, 1 - self.zones[:, 2]
-        row: Row = {"task": self.task, "demonstrator": self.demonstrator, "episodes": len(self.dataset)}
-        row |= {"samples": int(parts.count.sum()), "clusters": len(parts.cluster), "horizon": self.horizon}
-        row |= {name: self.mean(values) for name, values in vars(parts).items() if values.dtype == np.float64}
-        row |= {"law_error": self.law_error, "near_share": self.mean(near)}
-        for name, values in (("delta", parts.delta), ("corrected", parts.corrected)):
-            for zone, weight in zip(ZONES, self.zones.T, strict=True):
-                row[f"{name}_{zone}"] = self.mean(values, weight)
-            row[f"{name}_near"] = self.mean(values, near)
-            rest = self.mean(values, 1 - self.zones[:, 0])  # leaving another goal counts as far here
-            row[f"{name}_ratio"] = row[f"{name}_near"] / (row[f"{name}_elsewhere"] or np.nan)
-            row[f"{name}_current_ratio"] = row[f"{name}_arriving"] / (rest or np.nan)
-        return row
-
-    def columns(self) -> Row:
-        """Return one entry per cluster."""
-        place = {"x": self.positions[:, 0], "y": self.positions[:, 1], "goals_reached": self.goals_reached}
-        zones = dict(zip(ZONES, self.zones.T, strict=True))
-        return {**place, **vars(self.parts), "distance": self.distance, **zones}
+    near = 1 - columns["elsewhere"]
+    row = {name: mean(columns[name]) for name in ("variance", "within", "delta", "chance", "corrected")}
+    row["law_error"] = float(np.abs(columns["variance"] - columns["within"] - columns["delta"]).max())
+    row["near_share"] = mean(near)
+    for name in ("delta", "corrected"):
+        row |= {f"{name}_{zone}": mean(columns[name], columns[zone]) for zone in ZONES}
+        row[f"{name}_near"] = mean(columns[name], near)
+        rest = mean(columns[name], 1 - columns["arriving"])  # leaving another goal counts as far here
+        row[f"{name}_ratio"] = row[f"{name}_near"] / (row[f"{name}_elsewhere"] or np.nan)
+        row[f"{name}_current_ratio"] = row[f"{name}_arriving"] / (rest or np.nan)
+    return row
 
 
 def goal_zones(full: Array, radius: float = RADIUS) -> tuple[Floats, NDArray[np.bool_]]:
@@ -157,28 +133,30 @@ def measure_gap(
     if flags:
         distance, zones = goal_zones(transitions.state, radius)
     reached = transitions.state[:, flags].sum(axis=1)
-    places = np.column_stack([transitions.state[:, POSITION], reached, distance, zones])
-    means = group_means(places, np.searchsorted(parts.cluster, now))
-    return Gap(dataset, horizon, radius, parts, means[:, :-5], means[:, -5], means[:, -4], means[:, -3:])
+    places = np.column_stack([reached, distance, zones, transitions.state[:, POSITION]])
+    means = group_means(places, np.searchsorted(parts["cluster"], now)).T
+    place = {**dict(zip("xy", means[5:], strict=False)), "goals_reached": means[0]}
+    columns = {**place, **parts, "distance": means[1], **dict(zip(ZONES, means[2:5], strict=True))}
+    sizes = {"episodes": len(dataset), "samples": len(now), "clusters": len(parts["cluster"]), "horizon": horizon}
+    return Gap(dataset, columns, {**sizes, **_means(columns)}, radius)
 
 
 def plot_gap(gaps: Sequence[Gap], top: float | None = None) -> Figure:
     """Draw Delta(s) over the map, one panel per gap; `top` ends the color scale (default: the 97th percentile)."""
     from matplotlib.patches import Circle
 
-    top = top or max(float(np.quantile(np.concatenate([gap.parts.delta for gap in gaps]), 0.97)), 1e-9)
+    top = top or max(float(np.quantile(np.concatenate([gap.columns["delta"] for gap in gaps]), 0.97)), 1e-9)
     figure, axes = panels(len(gaps))
     for ax, gap in zip(axes, gaps, strict=True):
-        layout = states.map_of(gap.dataset)
+        layout, columns, row = states.map_of(gap.dataset), gap.columns, gap.summary()
         draw_room(ax, layout)
-        order = np.argsort(gap.parts.delta)  # large values on top
-        size = 9 + 46 * np.sqrt(gap.parts.count / gap.parts.count.max())
+        order = np.argsort(columns["delta"])  # large values on top
+        size = 9 + 46 * np.sqrt(columns["count"] / columns["count"].max())
         style: Any = {"vmin": 0, "vmax": top, "edgecolors": "white", "linewidths": 0.3, "zorder": 5}
-        x, y = gap.positions[order].T
-        marks = ax.scatter(x, y, s=size[order], c=gap.parts.delta[order], cmap="viridis", **style)
+        x, y, delta = (columns[name][order] for name in ("x", "y", "delta"))
+        marks = ax.scatter(x, y, s=size[order], c=delta, cmap="viridis", **style)
         for goal in layout.goals.tolist():
             ax.add_patch(Circle(goal, gap.radius, fill=False, color="0.45", linewidth=0.7, linestyle=":", zorder=6))
-        row = gap.summary()
         ax.set_title(f"{task_title(gap.task)}, {gap.demonstrator}", fontsize=12)
         text = f"mean Δ {row['delta']:.3f}: {row['delta_near']:.3f} within {gap.radius:g} px of a goal, "
         ax.set_xlabel(text + f"{row['delta_elsewhere']:.3f} elsewhere", fontsize=9)

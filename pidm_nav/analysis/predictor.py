@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from pidm_nav import plots
 from pidm_nav.analysis import states
-from pidm_nav.analysis.states import Array, Finding, Floats, Row
+from pidm_nav.analysis.states import Array, Finding, Row
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.statistics import group_means
+from pidm_nav.limits import check_number
 from pidm_nav.world2d.physics import SPEED
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ NOISE_FLOOR = float(SPEED * 0.2 * np.sqrt(np.pi))
 
 
 class Errors(NamedTuple):
-    """Errors of one predictor on one set of held-out episodes."""
+    """Errors of one predictor on one set of held-out episodes, or arrays of them."""
 
-    distance: float  # mean Euclidean distance
-    squared: float  # mean squared distance
-    wrong_goals: float  # fraction of futures with a wrong number of goals reached; nan without goals
+    distance: Any  # mean Euclidean distance
+    squared: Any  # mean squared distance
+    wrong_goals: Any  # fraction of futures with a wrong number of goals reached; nan without goals
 
 
 def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePredictor:
@@ -112,35 +113,15 @@ def prediction_errors(
     return Errors(float(np.sqrt(squared).mean()), float(squared.mean()), wrong)
 
 
-@dataclass(frozen=True, eq=False)
-class Curve(Finding):
-    """A predictor's errors (X, N) on N splits at each of X settings, and the table's columns (X,) made of them."""
-
-    x: tuple[int, ...]
-    distance: Floats
-    squared: Floats
-    wrong_goals: Floats
-    table: Row
-
-    def columns(self) -> Row:
-        """Return one entry per setting: means and standard deviations over splits."""
-        return self.table
-
-
 def _measure(
     make: MakePredictor, splits: Sequence[Sequence[Split]], horizons: Sequence[int], clamp_end: bool = True
-) -> Floats:
-    """Return the `Errors` (3, X, N) of a new predictor for each of N splits at each of X settings."""
+) -> Errors:
+    """Return the errors (X, N) of a new predictor for each of N splits at each of X settings."""
     errors = np.empty((3, len(splits), len(splits[0])))
     for i, (row, horizon) in enumerate(zip(splits, horizons, strict=True)):
         for j, (training, held_out) in enumerate(row):
             errors[:, i, j] = prediction_errors(make().fit(training, horizon), held_out, horizon, clamp_end)
-    return errors
-
-
-def _check_splits(splits: int, name: str) -> None:
-    if not 1 <= splits <= MOST_SPLITS:
-        raise ValueError(f"{name} is {splits}: choose 1 to {MOST_SPLITS}")
+    return Errors(*errors)
 
 
 def error_curve(
@@ -151,22 +132,22 @@ def error_curve(
     horizon: int = 1,
     *,
     rng: np.random.Generator,
-) -> Curve:
+) -> Finding:
     """Measure errors on held-out episodes for random subsets of each size; sizes default to those in SIZES that fit."""
     sizes = [size for size in SIZES if size < len(dataset)] if sizes is None else sizes
     if not sizes or min(sizes) < 1 or max(sizes) >= len(dataset):
         most = len(dataset) - 1
         remedy = f"choose 1 to {most}, as at least one is held out" if most else "give at least 2, as one is held out"
         raise ValueError(f"sizes {tuple(sizes)} do not fit {len(dataset)} demonstrations: {remedy}")
-    _check_splits(subsets, "subsets")
+    check_number("subsets", subsets, 1, MOST_SPLITS)
     steps_to_count(dataset, horizon, clamp_end=True)  # refuses a horizon that no episode has, before any work
     make = predictor_maker(predictor, dataset)
     splits = [[dataset.split(size, rng) for _ in range(subsets)] for size in sizes]
-    distance, squared, wrong_goals = _measure(make, splits, [horizon] * len(sizes))
+    found = _measure(make, splits, [horizon] * len(sizes))
     table: Row = {"predictor": make().name, "horizon": horizon, "demos": sizes, "subsets": subsets}
-    table |= {"error": distance.mean(axis=1), "error_std": distance.std(axis=1)}
-    table |= {"squared_error": squared.mean(axis=1), "wrong_goals": wrong_goals.mean(axis=1)}
-    return Curve(dataset, tuple(sizes), distance, squared, wrong_goals, table)
+    table |= {"error": found.distance.mean(axis=1), "error_std": found.distance.std(axis=1)}
+    table |= {"squared_error": found.squared.mean(axis=1), "wrong_goals": found.wrong_goals.mean(axis=1)}
+    return Finding(dataset, table, {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,10 +184,10 @@ def future_variance(dataset: DemoDataset, clusters: states.StateClusters, horizo
     return float((count * squares / np.maximum(count - 1, 1))[told].sum() / count[told].sum())
 
 
-def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rng: np.random.Generator) -> Curve:
+def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rng: np.random.Generator) -> Finding:
     """Measure the future variance and the prediction error for each horizon; `rng` draws clusters and splits."""
     study = study or HorizonStudy()
-    _check_splits(study.splits, "splits")
+    check_number("splits", study.splits, 1, MOST_SPLITS)
     shortest = min(len(episode) for episode in dataset)
     horizons = study.horizons or tuple(k for k in HORIZONS if k <= shortest)
     training = max(1, min(MOST_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
@@ -215,26 +196,27 @@ def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rn
     make = predictor_maker(study.predictor, dataset)
     splits = [dataset.split(training, rng) for _ in range(study.splits)]
     variance = np.array([future_variance(full, found, k, study.clamp_end) for k in horizons])
-    distance, squared, wrong_goals = _measure(make, [splits] * len(horizons), horizons, study.clamp_end)
-    error = squared.mean(axis=1)
+    errors = _measure(make, [splits] * len(horizons), horizons, study.clamp_end)
+    squared = errors.squared.mean(axis=1)
     table: Row = {"predictor": study.predictor, "horizon": horizons, "splits": study.splits}
-    table |= {"future_variance": variance, "squared_error": error, "squared_error_std": squared.std(axis=1)}
-    table |= {"error": distance.mean(axis=1), "ratio": error / np.where(variance > 0, variance, np.nan)}
-    return Curve(dataset, horizons, distance, squared, wrong_goals, table)
+    table |= {"future_variance": variance, "squared_error": squared, "squared_error_std": errors.squared.std(axis=1)}
+    table |= {"error": errors.distance.mean(axis=1), "ratio": squared / np.where(variance > 0, variance, np.nan)}
+    return Finding(dataset, table, {})
 
 
-def plot_error_curves(curves: Sequence[Curve]) -> Figure:
+def plot_error_curves(curves: Sequence[Finding]) -> Figure:
     """Plot the error against demonstrations: one panel per task, bands of one standard deviation."""
     colors, (figure, parts) = plots.color_by_demonstrator(curves), plots.task_panels(curves)
     for ax, own in parts:
         for curve in own:
-            plots.draw_band(ax, curve.x, curve.distance, colors[curve.demonstrator], curve.demonstrator)
+            columns, who = curve.columns, curve.demonstrator
+            plots.draw_band(ax, columns["demos"], columns["error"], columns["error_std"], colors[who], who)
         in_pixels = states.has_states(own[0].dataset)
-        if in_pixels and own[0].table["horizon"] == 1:
+        if in_pixels and own[0].columns["horizon"] == 1:
             ax.axhline(NOISE_FLOOR, color="0.45", linewidth=1, linestyle="--", label="noise alone")
         plots.tidy(ax)
         ax.set_xscale("log")
-        sizes = sorted({size for curve in own for size in curve.x})
+        sizes = sorted({size for curve in own for size in curve.columns["demos"]})
         shown = [a for a, b in zip(sizes, [*sizes[1:], np.inf], strict=True) if b > 1.2 * a]  # 45 hides 40
         plots.set_ticks(ax.xaxis, shown)
         ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if in_pixels else ""))
@@ -243,14 +225,15 @@ def plot_error_curves(curves: Sequence[Curve]) -> Figure:
     return figure
 
 
-def plot_horizon_curves(curves: Sequence[Curve]) -> Figure:
+def plot_horizon_curves(curves: Sequence[Finding]) -> Figure:
     """Plot variance (dashed) and squared error (line) against k: one panel per task, one color per demonstrator."""
     colors, (figure, parts) = plots.color_by_demonstrator(curves), plots.task_panels(curves)
     dashed: Any = {"linestyle": "--", "marker": "s", "markersize": 3}
     for ax, own in parts:
         for curve in own:
-            plots.draw_band(ax, curve.x, curve.squared, colors[curve.demonstrator])
-            ax.plot(curve.x, curve.table["future_variance"], color=colors[curve.demonstrator], **dashed)
+            color, columns = colors[curve.demonstrator], curve.columns
+            plots.draw_band(ax, columns["horizon"], columns["squared_error"], columns["squared_error_std"], color)
+            ax.plot(columns["horizon"], columns["future_variance"], color=color, **dashed)
         plots.tidy(ax)
         ax.set(xlabel="horizon k (steps)", ylabel="px²", yscale="log")
     entries = plots.legend_entries(colors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +22,12 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Finding(ABC):
+class Finding:
     """Numbers about the demonstrations of a dataset."""
 
     dataset: DemoDataset
+    columns: Row  # of a table: arrays (N,), or (N, M) where each of N things has M entries
+    means: Row  # what the table comes to
 
     @property
     def task(self) -> str:
@@ -38,14 +39,15 @@ class Finding(ABC):
         """Who made the demonstrations, as figures and tables show it."""
         return demonstrator_title(self.dataset)
 
-    @abstractmethod
-    def columns(self) -> Row:
-        """Return the columns of the table besides the names: arrays that are broadcast against each other."""
+    def summary(self) -> Row:
+        """Return one row of what the table comes to."""
+        return {"task": self.task, "demonstrator": self.demonstrator, **self.means}
 
     def rows(self) -> list[Row]:
         """Return the table, one row of plain values per entry of the columns."""
-        table = {"task": self.task, "demonstrator": self.demonstrator, **self.columns()}
-        values = (each.ravel().tolist() for each in np.broadcast_arrays(*table.values()))
+        table = {"task": self.task, "demonstrator": self.demonstrator, **self.columns}
+        columns = np.broadcast_arrays(*map(np.transpose, table.values()))  # (N,) with (M, N)
+        values = (column.ravel(order="F").tolist() for column in columns)
         return [dict(zip(table, row, strict=True)) for row in zip(*values, strict=True)]
 
 

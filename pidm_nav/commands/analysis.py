@@ -192,9 +192,8 @@ class Predictor(Analysis):
         self.save(plot_error_curves(curves), "predictor", predictor=all_rows(curves))
         if correlation is not None:
             words = f"Spearman {correlation.spearman:.2f} (p = {correlation.p:.1g})"
-            say(f"Prediction error and goals reached over {len(correlation.points)} settings: {words}")
-            points = [point._asdict() for point in correlation.points]
-            self.save(plot_correlation(correlation), "correlation", correlation=points)
+            say(f"Prediction error and goals reached over {correlation.settings} settings: {words}")
+            self.save(plot_correlation(correlation), "correlation", correlation=all_rows(correlation.curves))
 
 
 @dataclass(frozen=True, kw_only=True)
