@@ -56,6 +56,8 @@ class Comparison(Drawn):
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per policy: means, 95% bootstrap intervals, and the difference from the first with its p."""
+        from scipy.stats import wilcoxon
+
         rows: list[dict[str, Any]] = []
         base = self.scores(next(iter(self.results)))
         for name, result in self.results.items():
@@ -66,7 +68,8 @@ class Comparison(Drawn):
             if rows:
                 low, high = mean_interval(scores - base)
                 row |= {"difference": float((scores - base).mean()), "difference_low": low, "difference_high": high}
-                row["p"] = _signed_rank(scores - base)
+                # two-sided; without any difference there is nothing to rank
+                row["p"] = float(wilcoxon(scores - base).pvalue) if (scores != base).any() else 1.0
             rows.append(row)
         return rows
 
@@ -126,10 +129,3 @@ class Comparison(Drawn):
         """Write an episode side by side to a file or, without a path, return a clip that notebooks show."""
         frames, fps = self.frames(episode, size), self.first.task.fps
         return Clip(frames, fps) if path is None else write_video(frames, path, fps)
-
-
-def _signed_rank(differences: NDArray[np.float64]) -> float:
-    """Return the two-sided p-value of Wilcoxon's signed-rank test; 1 if there is no difference at all."""
-    from scipy.stats import wilcoxon
-
-    return float(wilcoxon(differences).pvalue) if differences.any() else 1.0

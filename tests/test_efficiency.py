@@ -6,16 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pidm_nav.experiments.curves import (
-    Curve,
-    best_checkpoint,
-    bootstrap_curves,
-    mean_curve,
-    percentile_interval,
-    seed_scores,
-    std_curve,
-    summarize,
-)
+from pidm_nav.experiments.curves import Curve, percentile_interval, summarize
 from pidm_nav.experiments.efficiency import (
     average_ratio,
     demos_needed,
@@ -57,37 +48,37 @@ def test_the_best_checkpoint_is_chosen_by_the_mean_over_seeds_for_each_size():
         ]
     )
     curve = Curve("maze", "bc", "human", (1, 5), scores)
-    assert best_checkpoint(curve).tolist() == [2, 0]
-    np.testing.assert_allclose(seed_scores(curve), [[0.4, 0.4], [0.9, 0.7]])
-    np.testing.assert_allclose(mean_curve(curve), [0.4, 0.8])
-    np.testing.assert_allclose(mean_curve(curve.last()), [0.4, 0.1])
-    np.testing.assert_allclose(std_curve(curve), [0, np.sqrt(0.02)], atol=1e-12)
+    assert curve.best.tolist() == [2, 0]
+    np.testing.assert_allclose(curve.seed_scores, [[0.4, 0.4], [0.9, 0.7]])
+    np.testing.assert_allclose(curve.mean, [0.4, 0.8])
+    np.testing.assert_allclose(curve.last().mean, [0.4, 0.1])
+    np.testing.assert_allclose(curve.std, [0, np.sqrt(0.02)], atol=1e-12)
 
 
 def test_missing_jobs_are_left_out_of_means_and_an_empty_cell_is_nan():
     cells = {(1, 0): [0.2, 0.4], (1, 1): [0.4, 0.8], (5, 1): [0.6]}
     curve = Curve.from_cells("maze", "bc", "human", cells)
     assert curve.sizes == (1, 5) and curve.scores.shape == (2, 2, 2)
-    np.testing.assert_allclose(mean_curve(curve), [0.6, 0.6])
-    np.testing.assert_allclose(mean_curve(curve.last()), [0.6, np.nan])
-    assert np.isnan(std_curve(curve)[1])
+    np.testing.assert_allclose(curve.mean, [0.6, 0.6])
+    np.testing.assert_allclose(curve.last().mean, [0.6, np.nan])
+    assert np.isnan(curve.std[1])
     empty = Curve("maze", "bc", "human", (1, 5), np.array([[[0.5]], [[np.nan]]]))
-    assert best_checkpoint(empty).tolist() == [0, -1]
-    np.testing.assert_allclose(mean_curve(empty), [0.5, np.nan])
+    assert empty.best.tolist() == [0, -1]
+    np.testing.assert_allclose(empty.mean, [0.5, np.nan])
 
 
 def test_bootstrap_intervals_cover_the_true_mean_at_their_rate():
     rng, covered = np.random.default_rng(1), 0
     for _ in range(200):
         scores = rng.normal(0.5, 0.1, (1, 30, 1))
-        low, high = percentile_interval(bootstrap_curves(Curve("maze", "bc", "human", (1,), scores), rng)[:, 0])
+        low, high = percentile_interval(Curve("maze", "bc", "human", (1,), scores).bootstrap(rng)[:, 0])
         covered += low <= 0.5 <= high
     assert 0.88 < covered / 200 < 0.98  # 95% nominal; percentile intervals of 30 values are a little narrow
 
 
 def test_bootstrapped_curves_choose_the_checkpoint_again_and_skip_missing_seeds(rng):
     scores = np.array([[[0.0, 1.0], [1.0, 0.0], [np.nan, np.nan]]])
-    means = bootstrap_curves(Curve("maze", "bc", "human", (1,), scores), rng)
+    means = Curve("maze", "bc", "human", (1,), scores).bootstrap(rng)
     assert set(np.unique(means)) == {
         0.5,
         1.0,

@@ -64,12 +64,11 @@ def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], 
 
 def _curve(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> Finding:
     """Find the mean error and performance for each number of demonstrations that leaves some to hold out."""
-    from pidm_nav.experiments.curves import mean_curve
     from pidm_nav.experiments.sweep import sample_demos
 
     make = predictor_maker("nearest", dataset)
     columns: dict[str, list[Any]] = {"demos": [], "seeds": [], "error": [], "goal_ratio": []}
-    for size, ratio in zip(curve.sizes, mean_curve(curve), strict=True):
+    for size, ratio in zip(curve.sizes, curve.mean, strict=True):
         errors = []
         for cell in (each for each in cells if (each.agent, each.task, each.demos) == (curve.agent, curve.task, size)):
             training = sample_demos(dataset, cell)

@@ -13,10 +13,11 @@ import tyro
 
 from pidm_nav.console import console, print_table, progress_bar, say
 from pidm_nav.experiments import sweep as library
-from pidm_nav.experiments.curves import mean_curve, score_name
+from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
 from pidm_nav.files import only_writer
+from pidm_nav.limits import check_number
 from pidm_nav.plots import task_title
 
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")]
@@ -42,7 +43,8 @@ class Quickstart:
         """Run the quickstart, and say what came out and what to do next."""
         from pidm_nav.experiments.quickstart import FAST, MARK, Plan, check_folder, next_steps, run
 
-        _check_jobs(self.jobs)
+        if self.jobs is not None:
+            check_number("--jobs", self.jobs, 1, 1000)
         check_folder(self.out, self.force)
         plan, began = FAST if self.fast else Plan(), time.perf_counter()
         alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
@@ -87,9 +89,9 @@ class Sweep(library.Sweep):
         """Run the jobs that are missing, and show the scores as they come in."""
         if self.engine == "ray":
             require_ray()
-        _check_jobs(self.jobs)
-        if not 0.01 <= self.cpus_per_job <= 10_000:
-            raise ValueError(f"--cpus-per-job is {self.cpus_per_job}: give a number from 0.01 to 10,000")
+        if self.jobs is not None:
+            check_number("--jobs", self.jobs, 1, 1000)
+        check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, whole=False)
         index, _, count = self.shard.partition("/")
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
@@ -150,11 +152,10 @@ class _View:
 
     def _means(self) -> list[dict[str, Any]]:
         curves = make_curves(self.done, self.demos_from)
-        sizes = sorted({size for curve in curves for size in curve.sizes})
         rows = []
         for curve in curves:
-            means = {size: f"{mean:.2f}" for size, mean in zip(curve.sizes, mean_curve(curve), strict=True)}
-            cells = {str(size): means.get(size, "") for size in sizes}
+            means = {size: f"{mean:.2f}" for size, mean in zip(curve.sizes, curve.mean, strict=True)}
+            cells = {str(size): means.get(size, "") for size in all_sizes(curves)}
             rows.append({"task": task_title(curve.task), "agent": curve.agent, **cells})
         return rows
 
@@ -178,8 +179,3 @@ class Report:
         if not self.results:
             raise ValueError("no results given: name one or more folders that pidm-nav sweep wrote")
         say(f"report written: open {write_report(self.results, self.out)}")
-
-
-def _check_jobs(jobs: int | None) -> None:
-    if jobs is not None and not 1 <= jobs <= 1000:
-        raise ValueError(f"--jobs is {jobs}: give a number from 1 to 1,000")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,14 +48,45 @@ class Curve:
         known = self.scores[np.isfinite(self.scores)]
         return bool(((known >= 0) & (known <= 1)).all())
 
+    @property
+    def checkpoints(self) -> int:
+        """How often each agent was evaluated."""
+        return int(self.scores.shape[2])
+
     def last(self) -> Curve:
         """Return the same curve at the end of training, without the checkpoints before it."""
         return replace(self, scores=self.scores[:, :, -1:])
 
+    @cached_property
+    def best(self) -> NDArray[np.int64]:
+        """Index (sizes,) of the checkpoint with the highest mean over seeds; -1 where there is none."""
+        means = _known(np.nanmean, self.scores, axis=1)
+        index = np.where(np.isnan(means), -np.inf, means).argmax(axis=1)
+        return np.where(np.isnan(means).all(axis=1), -1, index)
 
-def score_name(curves: Iterable[Curve]) -> str:
-    """Return what the curves' scores are, as tables and figures call it."""
-    return "goal ratio" if all(curve.is_share for curve in curves) else "return"
+    @cached_property
+    def seed_scores(self) -> Floats:
+        """Scores (sizes, seeds) at the best checkpoint of each size."""
+        return self.scores[np.arange(len(self.sizes)), :, np.maximum(self.best, 0)]
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Mean over seeds (sizes,) at the best checkpoint; nan where no seed was run."""
+        return _known(np.nanmean, self.seed_scores, axis=1)
+
+    @cached_property
+    def std(self) -> Floats:
+        """Sample standard deviation over seeds (sizes,) at the best checkpoint; nan below two seeds."""
+        return _known(np.nanstd, self.seed_scores, axis=1, ddof=1)
+
+    def bootstrap(self, rng: np.random.Generator) -> Floats:
+        """Return means (REPETITIONS, sizes) of resampled seeds; the best checkpoint is chosen again each time."""
+        means = np.full((REPETITIONS, len(self.sizes)), np.nan)
+        for i, scores in enumerate(self.scores):  # scores (seeds, checkpoints): each size is resampled by itself
+            present = scores[np.isfinite(scores).any(axis=1)]
+            if len(present):
+                means[:, i] = _known(np.nanmax, _known(np.nanmean, resample(present, rng), axis=1), axis=1)
+        return means
 
 
 def _known(statistic: Callable[..., Floats], values: Floats, axis: int, **options: int) -> Floats:
@@ -64,27 +96,19 @@ def _known(statistic: Callable[..., Floats], values: Floats, axis: int, **option
         return statistic(values, axis=axis, **options)
 
 
-def best_checkpoint(curve: Curve) -> NDArray[np.int64]:
-    """Return the index (sizes,) of the checkpoint with the highest mean over seeds; -1 where there is none."""
-    means = _known(np.nanmean, curve.scores, axis=1)
-    index = np.where(np.isnan(means), -np.inf, means).argmax(axis=1)
-    return np.where(np.isnan(means).all(axis=1), -1, index)
+def score_name(curves: Iterable[Curve]) -> str:
+    """Return what the curves' scores are, as tables and figures call it."""
+    return "goal ratio" if all(curve.is_share for curve in curves) else "return"
 
 
-def seed_scores(curve: Curve) -> Floats:
-    """Return the scores (sizes, seeds) at the best checkpoint of each size."""
-    rows, index = np.arange(len(curve.sizes)), np.maximum(best_checkpoint(curve), 0)
-    return curve.scores[rows, :, index]
+def score_text(mean: float, std: float) -> str:
+    """Return a mean with its standard deviation, if that is known, as tables and figures show it."""
+    return f"{mean:.2f}" if np.isnan(std) else f"{mean:.2f} ± {std:.2f}"
 
 
-def mean_curve(curve: Curve) -> Floats:
-    """Return the mean over seeds (sizes,) at the best checkpoint; nan where no seed was run."""
-    return _known(np.nanmean, seed_scores(curve), axis=1)
-
-
-def std_curve(curve: Curve) -> Floats:
-    """Return the sample standard deviation over seeds (sizes,) at the best checkpoint; nan below two seeds."""
-    return _known(np.nanstd, seed_scores(curve), axis=1, ddof=1)
+def all_sizes(curves: Iterable[Curve]) -> list[int]:
+    """Return every number of demonstrations that some curve has a score for, in order."""
+    return sorted({size for curve in curves for size in curve.sizes})
 
 
 def resample(values: Floats, rng: np.random.Generator) -> Floats:
@@ -101,22 +125,12 @@ def percentile_interval(replicates: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap_curves(curve: Curve, rng: np.random.Generator) -> Floats:
-    """Return mean curves (REPETITIONS, sizes) of resampled seeds; the best checkpoint is chosen again each time."""
-    means = np.full((REPETITIONS, len(curve.sizes)), np.nan)
-    for i, scores in enumerate(curve.scores):  # scores (seeds, checkpoints): each size is resampled by itself
-        present = scores[np.isfinite(scores).any(axis=1)]
-        if len(present):
-            means[:, i] = _known(np.nanmax, _known(np.nanmean, resample(present, rng), axis=1), axis=1)
-    return means
-
-
 def summarize(curve: Curve, rng: np.random.Generator) -> list[dict[str, Any]]:
     """Return one row per size: mean, standard deviation, interquartile mean and their 95% bootstrap intervals."""
     from scipy.stats import trim_mean
 
-    replicates = bootstrap_curves(curve, rng)
-    columns = (curve.sizes, seed_scores(curve), best_checkpoint(curve), mean_curve(curve), std_curve(curve))
+    replicates = curve.bootstrap(rng)
+    columns = (curve.sizes, curve.seed_scores, curve.best, curve.mean, curve.std)
     rows = []
     for i, (size, scores, checkpoint, mean, std) in enumerate(zip(*columns, strict=True)):
         row = {"task": curve.task, "agent": curve.agent, "demos_from": curve.demos_from, "demos": size}

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pidm_nav.experiments.curves import Curve, Floats, bootstrap_curves, mean_curve, percentile_interval, seed_scores
+from pidm_nav.experiments.curves import Curve, Floats, percentile_interval
 
 Side = tuple[str, str]
 """One side of a ratio: an agent and where its demonstrations come from, such as ("pidm", "human")."""
@@ -39,7 +39,7 @@ TOLERANCE = 1e-9
 
 def task_maximum(curves: Sequence[Curve]) -> float:
     """Return the maximum performance of these curves' task: the highest mean over seeds of any, at any size."""
-    return float(np.fmax.reduce(np.concatenate([mean_curve(curve) for curve in curves])))
+    return float(np.fmax.reduce(np.concatenate([curve.mean for curve in curves])))
 
 
 def demos_needed(sizes: Sequence[int], curve: ArrayLike, level: ArrayLike) -> Floats:
@@ -89,19 +89,17 @@ def efficiency_ratio(
         peers: further curves of the task that count for its maximum.
     """
     curves = list({id(curve): curve for curve in (agent, baseline, *peers)}.values())
-    top = level * task_maximum(curves)
-    below, above = (float(demos_needed(c.sizes, mean_curve(c), top)) for c in (agent, baseline))
-    bound = BOUNDS[not np.isnan(below), not np.isnan(above)]
+    means = {id(c): np.vstack([c.mean, c.bootstrap(rng)]) for c in curves}  # first what was measured
+    tops = level * np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)
+    needed = np.array([demos_needed(c.sizes, means[id(c)], tops) for c in (agent, baseline)])
+    never = np.isnan(needed)
+    replicates = np.select([never.all(axis=0), *never[::-1]], [np.nan, np.inf, 0.0], needed[1] / needed[0])
+    (below, above), bound = needed[:, 0], BOUNDS[not never[0, 0], not never[1, 0]]
     # a side that never reaches the level needs more than its largest measured size: that is the bound
     least, most = (c.sizes[-1] if np.isnan(n) else n for c, n in ((agent, below), (baseline, above)))
     value = np.nan if bound == "?" else most / least
-    means = {id(c): bootstrap_curves(c, rng) for c in curves}
-    tops = level * np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)  # (REPETITIONS,)
-    needed = [demos_needed(c.sizes, means[id(c)], tops) for c in (baseline, agent)]
-    never = np.isnan(needed)
-    replicates = np.select([never.all(axis=0), never[0], never[1]], [np.nan, np.inf, 0.0], needed[0] / needed[1])
     names = [f"{c.agent} ({c.demos_from})" for c in (agent, baseline)]
-    return EfficiencyRatio(agent.task, names[0], names[1], level, below, above, value, bound, replicates)
+    return EfficiencyRatio(agent.task, names[0], names[1], level, below, above, value, bound, replicates[1:])
 
 
 def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
@@ -144,7 +142,7 @@ def welch_tests(agent: Curve, baseline: Curve) -> list[dict[str, Any]]:
     from scipy.stats import ttest_ind
 
     rows = []
-    left, right = seed_scores(agent), seed_scores(baseline)
+    left, right = agent.seed_scores, baseline.seed_scores
     for size in (s for s in agent.sizes if s in baseline.sizes):
         a, b = left[agent.sizes.index(size)], right[baseline.sizes.index(size)]
         a, b = a[np.isfinite(a)], b[np.isfinite(b)]

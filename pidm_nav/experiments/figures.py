@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pidm_nav.experiments.curves import Curve, mean_curve, score_name, std_curve
+from pidm_nav.experiments.curves import Curve, all_sizes, score_name, score_text
 from pidm_nav.experiments.efficiency import demos_needed, task_maximum
 from pidm_nav.experiments.results import task_order
 from pidm_nav.plots import (
@@ -55,10 +55,9 @@ class Line:
     def describe(self) -> str:
         """Return the numbers behind the line, as the page shows them when a reader points at it."""
         lines = []
-        for size, mean, std in zip(self.curve.sizes, mean_curve(self.curve), std_curve(self.curve), strict=True):
+        for size, mean, std in zip(self.curve.sizes, self.curve.mean, self.curve.std, strict=True):
             if np.isfinite(mean):
-                spread = f" ± {std:.2f}" if np.isfinite(std) else ""
-                lines.append(f"{self.label}, {size} demonstrations: {mean:.2f}{spread}")
+                lines.append(f"{self.label}, {size} demonstrations: {score_text(mean, std)}")
         if np.isfinite(self.needed):
             lines.append(f"{self.label} reaches {LEVEL:.0%} of the task's maximum with {self.needed:g} demonstrations")
         return "\n".join(lines)
@@ -94,7 +93,7 @@ def compare_curves(curves: Sequence[Curve], peers: Sequence[Curve], by_demonstra
             color = demonstrator_color(curve.demos_from)
         of_task = [peer for peer in peers if peer.task == curve.task]
         level = LEVEL * task_maximum(of_task) if score_name(of_task) == "goal ratio" else np.nan
-        lines.append(Line(title, color, curve, float(demos_needed(curve.sizes, mean_curve(curve), level))))
+        lines.append(Line(title, color, curve, float(demos_needed(curve.sizes, curve.mean, level))))
     return lines
 
 
@@ -167,7 +166,7 @@ def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
 def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
     """Draw curves over a logarithmic axis: most happens below 10 demonstrations."""
     for index, line in enumerate(lines):
-        mean, std = mean_curve(line.curve), np.nan_to_num(std_curve(line.curve))
+        mean, std = line.curve.mean, np.nan_to_num(line.curve.std)
         style = "--" if line.dashed else "-"
         ax.plot(line.curve.sizes, mean, style, marker="o", markersize=3, color=line.color, gid=f"line-{index}")
         if not line.dashed:
@@ -177,7 +176,7 @@ def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
             # lines at the same size take turns with their dots, so that none hides another
             ax.axvline(line.needed, linestyle=(1.8 * index, (1.2, 4.2)), color=line.color, linewidth=1.4)
     ax.set_xscale("log")
-    set_ticks(ax.xaxis, visible_ticks(sorted({size for line in lines for size in line.curve.sizes})))
+    set_ticks(ax.xaxis, visible_ticks(all_sizes(line.curve for line in lines)))
     if score_name(line.curve for line in lines) == "goal ratio":
         ax.set_ylim(0, 1.03)
     ax.grid(axis="y", alpha=0.25, linewidth=0.6)

@@ -29,7 +29,7 @@ from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.evaluation import EvalResult, evaluate
-from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores
+from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
@@ -186,7 +186,7 @@ def _animate(plan: Plan, out: Path) -> str:
 
 def headline(curves: Sequence[Curve], steps: int) -> str:
     """Say what came out, whoever is ahead, on either kind of demonstrations."""
-    last = {(curve.demos_from, curve.agent): float(mean_curve(curve)[-1]) for curve in curves}
+    last = {(curve.demos_from, curve.agent): curve.mean[-1] for curve in curves}
     sizes = {curve.demos_from: curve.sizes[-1] for curve in curves}
     bc, pidm = (last["human-like", agent] for agent in AGENTS)
     verdict = "PIDM is ahead" if pidm > bc + 0.005 else "BC is ahead" if bc > pidm + 0.005 else "Neither is ahead"
@@ -203,7 +203,7 @@ def headline(curves: Sequence[Curve], steps: int) -> str:
 
 def _wins(curves: Sequence[Curve]) -> tuple[int, int]:
     """Count the pairs of trainings on human-like demonstrations, equal except for the agent: PIDM's wins, and all."""
-    named = {curve.agent: seed_scores(curve) for curve in curves if curve.demos_from == "human-like"}
+    named = {curve.agent: curve.seed_scores for curve in curves if curve.demos_from == "human-like"}
     return int((named["pidm"] > named["bc"]).sum()), named["pidm"].size
 
 
@@ -234,7 +234,7 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
             text = (
                 f"of the goals reached by {agent_title(curve.agent)} after {curve.sizes[-1]} human-like demonstrations"
             )
-            headlines.insert(0, Headline(f"{mean_curve(curve)[-1]:.0%}", text, color=agent_color(curve.agent)))
+            headlines.insert(0, Headline(f"{curve.mean[-1]:.0%}", text, color=agent_color(curve.agent)))
     figures, (ratios, scores) = report.sections[0].figures, (report.sections[0], report.sections[-2])
     habits = "A script with a gamepad player's habits, and a planner that always takes the same way."
     sections = [
@@ -244,6 +244,7 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
         ),
         Section(
             "How many demonstrations are needed?",
+            headlines=headlines,
             figures=figures,
             tables=scores.folded,
             folded=[*ratios.tables, *ratios.folded],
@@ -264,7 +265,6 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     }
     return replace(
         report,
-        headlines=headlines,
         sections=sections,
         facts=facts,
         title="Does predicting the future help your policy?",

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from pidm_nav.experiments import figures, paper, tables
-from pidm_nav.experiments.curves import Curve, score_name
+from pidm_nav.experiments.curves import Curve, all_sizes, score_name
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
 from pidm_nav.experiments.figures import LEVEL, CurveFigure
 from pidm_nav.experiments.results import (
@@ -58,14 +58,13 @@ class Section:
     tables: Sequence[Table] = ()
     folded: Sequence[Table] = ()  # tables that the page shows on demand
     commands: Mapping[str, str] = field(default_factory=dict)  # by what they do
-    headline: Headline | None = None
+    headlines: Sequence[Headline] = ()
 
 
 @dataclass(frozen=True)
 class Report:
     """All there is to say about some folders of results."""
 
-    headlines: Sequence[Headline]
     sections: Sequence[Section]
     facts: Mapping[str, str]
     curves: Sequence[Curve]
@@ -118,24 +117,23 @@ def make_report(folders: Sequence[Path]) -> Report:
         curves += make_curves(done, label)
         summary[label] = {"manifest": msgspec.to_builtins(manifest), "jobs": [_brief(result) for result in own]}
     sections = _sections(curves, manifests)
-    headlines = [section.headline for section in sections if section.headline is not None]
-    return Report(headlines, sections, _facts(curves, manifests, results), curves, summary, failed)
+    return Report(sections, _facts(curves, manifests, results), curves, summary, failed)
 
 
 def _brief(result: JobResult) -> dict[str, Any]:
     """Return a job's scores without its single episodes."""
-    checkpoints = msgspec.to_builtins(result.checkpoints)
-    return {
-        **{key: getattr(result, key) for key in ("task", "agent", "demos", "seed", "code", "seconds")},
-        "checkpoints": [{key: value for key, value in each.items() if key != "goals"} for each in checkpoints],
-    }
+    content = msgspec.to_builtins(result)
+    brief = {key: content.get(key) for key in ("task", "agent", "demos", "seed", "code", "seconds", "checkpoints")}
+    for checkpoint in brief["checkpoints"]:
+        del checkpoint["goals"]
+    return brief
 
 
 def _compare(
     title: str, text: str, figure: CurveFigure, curves: Sequence[Curve], sides: tuple[Side, Side], which: Which = "best"
 ) -> Section:
     """Make a section of a figure and of the ratios of one side over the other."""
-    sizes = {size for line in figure.lines for size in line.curve.sizes}
+    sizes = all_sizes(line.curve for line in figure.lines)
     shown = [figure] if len(sizes) > 1 else []  # one number of demonstrations makes no curve
     found = tables.ratio_table(curves, *sides, which)
     if found is None:
@@ -144,13 +142,13 @@ def _compare(
     if which == "last":
         return section
     tests = tables.welch_table(curves, *sides)
-    return replace(section, folded=[tests] if tests else [], headline=_headline(found[1], *sides))
+    return replace(section, folded=[tests] if tests else [], headlines=[_headline(found[1], *sides)])
 
 
 def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Section]:
     """Yield what the paper compares: agents, the demonstrations that they learn from, and checkpoints."""
     seeds = max(curve.scores.shape[1] for curve in curves)
-    best = "Best checkpoint. " if any(curve.scores.shape[2] > 1 for curve in curves) else ""
+    best = "Best checkpoint. " if any(curve.checkpoints > 1 for curve in curves) else ""
     caption = (
         f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over {seeds} seeds; "
         "dotted lines show where a curve reaches 90% of the task's maximum."
@@ -181,7 +179,7 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
     for label, own in by_label.items():
         title = f"Best against last checkpoint on {demonstrator_title(label)} demonstrations"
         text = "Does choosing the best checkpoint decide the result? The paper's Appendix C.3."
-        if several := [curve for curve in own if curve.scores.shape[2] > 1]:
+        if several := [curve for curve in own if curve.checkpoints > 1]:
             figure = CurveFigure(f"best-last-{label}", caption, figures.compare_checkpoints(several))
             yield _compare(title, text, figure, curves, (("pidm", label), ("bc", label)), "last")
 
@@ -189,7 +187,7 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
 def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> list[Section]:
     """Return everything that there is to show."""
     sections = [section for section in _comparisons(curves, manifests) if section.figures or section.tables]
-    several = max(curve.scores.shape[2] for curve in curves) > 1
+    several = any(curve.checkpoints > 1 for curve in curves)
     kinds: tuple[Which, ...] = ("best", "last") if several else ("best",)
     scores = [tables.score_table(curves, label, which) for label in manifests for which in kinds]
     datasets = tables.dataset_table(list(manifests.values()))
@@ -219,10 +217,9 @@ def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: 
     """Say how the results were made."""
     first = next(iter(manifests.values()))
     seeds = sorted({result.seed for result in results})
-    sizes = sorted({size for curve in curves for size in curve.sizes})
     presets = dict.fromkeys(manifest.preset for manifest in manifests.values())
     steps = sorted({config["steps"] for manifest in manifests.values() for config in manifest.training.values()})
-    checkpoints = max(curve.scores.shape[2] for curve in curves)
+    checkpoints = max(curve.checkpoints for curve in curves)
     states = len({result.code for result in results})
     mixed = f"; the jobs were run with {states} different states of the code" if states > 1 else ""
     return {
@@ -230,7 +227,7 @@ def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: 
         "Tasks": ", ".join(map(task_title, task_order(curve.task for curve in curves))),
         "Agents": ", ".join(map(agent_title, agent_order(curve.agent for curve in curves))),
         "Demonstrations": ", ".join(map(demonstrator_title, manifests)),
-        "Numbers of demonstrations": ", ".join(map(str, sizes)),
+        "Numbers of demonstrations": ", ".join(map(str, all_sizes(curves))),
         "Seeds": f"{', '.join(map(str, seeds))}: each draws the demonstrations (for all agents), weights and batches",
         "Training": f"preset {', '.join(presets)}, {', '.join(f'{s:,}' for s in steps)} gradient steps",
         "Evaluation": f"{first.evaluation.episodes} episodes at each of up to {checkpoints} checkpoints",

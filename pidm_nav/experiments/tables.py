@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pidm_nav.experiments import paper
-from pidm_nav.experiments.curves import Curve, mean_curve, score_name, summarize
+from pidm_nav.experiments.curves import Curve, all_sizes, score_name, score_text, summarize
 from pidm_nav.experiments.efficiency import (
     EFFICIENCY_LEVELS,
     EfficiencyRatio,
@@ -59,7 +59,7 @@ def ratio_table(
     names = [f"{agent_title(who)} ({demonstrator_title(label)})" for who, label in (agent, baseline)]
     rows: list[tuple[str, ...]] = []
     for index, side in ((1, baseline), (0, agent)):
-        highest = (f"{np.nanmax(mean_curve(pair[index])):.2f}" for pair in pairs.values())
+        highest = (f"{np.nanmax(pair[index].mean):.2f}" for pair in pairs.values())
         rows.append((f"max {names[index]}", *highest, NONE))
         rows += _paper_rows("max", [*_paper_numbers(paper.MAXIMUM.get(paper_side(side)), tasks)[:-1], np.nan], ".2f")
     records = []
@@ -68,7 +68,18 @@ def ratio_table(
         shown = _paper_numbers(printed and printed.ratios[level], tasks)
         rows.append((f"η({level:.0%})", *map(ratio_text, own)))
         rows += _paper_rows(f"η({level:.0%})", shown, ".3g")
-        records += [_record(ratio, which, value) for ratio, value in zip(own, shown, strict=True)]
+        for ratio, value in zip(own, shown, strict=True):
+            low, high = ratio.interval
+            record = {
+                **vars(ratio),
+                "checkpoint": which,
+                "ratio": ratio.value,
+                "paper": value,
+                "low": low,
+                "high": high,
+            }
+            del record["value"], record["replicates"]
+            records.append(record)
     note = (
         f"η(c) is how many times more demonstrations {names[1]} needs to reach c of the task's maximum; "
         "in brackets its 95% bootstrap interval over seeds. >, < : one side never reached it. "
@@ -99,47 +110,36 @@ def ratio_text(ratio: EfficiencyRatio) -> str:
     return str(ratio) if low == NONE or ratio.bound == "?" else f"{ratio} [{low}, {high}]"
 
 
-def _record(ratio: EfficiencyRatio, which: Which, printed: float) -> dict[str, Any]:
-    record = {**vars(ratio), "checkpoint": which, "ratio": ratio.value, "paper": printed}
-    record["low"], record["high"] = ratio.interval
-    return {key: value for key, value in record.items() if key not in ("value", "replicates")}
-
-
 def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best") -> Table:
     """Tabulate mean and standard deviation of the score; the records have IQM and intervals too."""
     rng = np.random.default_rng(0)
     own = [curve for curve in curves if curve.demos_from == demos_from]
-    sizes = sorted({size for curve in own for size in curve.sizes})
-    rows, records = [], []
+    sizes, rows, records = all_sizes(own), [], []
     for curve in own:
         summary = summarize(curve if which == "best" else curve.last(), rng)
-        last = {} if which == "best" else {"checkpoint": curve.scores.shape[2] - 1}
+        last = {} if which == "best" else {"checkpoint": curve.checkpoints - 1}
         records += [{**row, **last, "which": which} for row in summary]
-        cells = {row["demos"]: _score(row["mean"], row["std"]) for row in summary}
+        cells = {row["demos"]: score_text(row["mean"], row["std"]) for row in summary if row["seeds"]}
         name = f"{task_title(curve.task)}, {agent_title(curve.agent)}"
         rows.append((name, *(cells.get(size, NONE) for size in sizes)))
-    several = any(curve.scores.shape[2] > 1 for curve in own)
+    several = any(curve.checkpoints > 1 for curve in own)
     title = f"{score_name(own).capitalize()} by number of {demonstrator_title(demos_from)} demonstrations"
     title += f", {which} checkpoint" if several else ""
     note = "Mean ± standard deviation over seeds; the CSV adds the IQM and 95% bootstrap intervals of both."
     return Table(f"scores-{demos_from}-{which}", title, ("", *map(str, sizes)), rows, note, records)
 
 
-def _score(mean: float, std: float) -> str:
-    if np.isnan(mean):
-        return NONE
-    return f"{mean:.2f}" if np.isnan(std) else f"{mean:.2f} ± {std:.2f}"
-
-
 def welch_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table | None:
     """Tabulate Welch's t-test of agent against baseline; there is none for one agent on different demonstrations."""
     pairs = paired(curves, agent, baseline) if agent[1] == baseline[1] else {}
     records, rows = [], []
-    sizes = sorted({size for curve in curves if curve.demos_from == agent[1] for size in curve.sizes})
+    sizes = all_sizes(curve for curve in curves if curve.demos_from == agent[1])
     for task, pair in pairs.items():
         tests = welch_tests(*pair)
         records += tests
-        cells = {row["demos"]: _difference(row["difference"], row["p"]) for row in tests}
+        stars = {row["demos"]: "*" * sum(row["p"] < limit for limit in (0.05, 0.01, 0.001)) for row in tests}
+        known = (row for row in tests if np.isfinite(row["difference"]))
+        cells = {row["demos"]: f"{row['difference']:+.2f}{stars[row['demos']]}" for row in known}
         rows.append((task_title(task), *(cells.get(size, NONE) for size in sizes)))
     if not records:
         return None
@@ -148,13 +148,6 @@ def welch_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table |
     note = f"Difference of mean {measure}s; Welch's t-test over seeds: * p < 0.05, ** p < 0.01, *** p < 0.001."
     name = f"welch-{agent[0]}-{baseline[0]}-{agent[1]}"
     return Table(name, title, ("", *map(str, sizes)), rows, note, records)
-
-
-def _difference(difference: float, p: float) -> str:
-    if np.isnan(difference):
-        return NONE
-    stars = "" if np.isnan(p) else "*" * sum(p < limit for limit in (0.05, 0.01, 0.001))
-    return f"{difference:+.2f}{stars}"
 
 
 def dataset_table(manifests: Sequence[Manifest]) -> Table:
