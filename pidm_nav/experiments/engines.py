@@ -43,38 +43,33 @@ def run_local(function: Callable[[Work], Outcome], jobs: Sequence[Work], workers
     """Run jobs in processes that are started once, each with one thread.
 
     When a process dies, nothing says which job did it, nor whether the others had begun: all that ran are tried
-    again, one at a time, and one that dies twice when alone is to blame.
+    again at the end, one at a time, and one that dies twice when alone is to blame.
     """
     import joblib
     from joblib.externals.loky import get_reusable_executor
 
-    workers = workers or joblib.cpu_count()
-    waiting, suspects = deque(jobs), deque[tuple[Work, int]]()
-    running: dict[Future[Outcome], tuple[Work, int]] = {}  # with how often it has been tried alone, this time included
+    together = min(workers or joblib.cpu_count(), len(jobs))
     settings: dict[str, Any] = {"env": ONE_THREAD, "initializer": _begin_worker, "initargs": (os.getpid(),)}
-    executor = None
+    executor, running = None, dict[Future[Outcome], Work]()
     try:
-        while waiting or suspects or running:
-            executor = get_reusable_executor(min(workers, len(jobs)), **settings)
-            if suspects and not running:
-                job, alone = suspects.popleft()
-                running[executor.submit(attempt, function, job)] = (job, alone + 1)
-            tried_alone = any(alone for _, alone in running.values())
-            while waiting and not suspects and not tried_alone and len(running) < workers:
-                job = waiting.popleft()
-                running[executor.submit(attempt, function, job)] = (job, 0)
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                job, alone = running.pop(future)
-                try:
-                    outcome = future.result()
-                except BrokenProcessPool as error:
-                    if alone < 2:
-                        suspects.append((job, alone))
-                        continue
-                    reason = str(error).strip().partition("\n")[0]
-                    outcome = {"error": printable(f"the worker process died again and again ({reason})")}
-                yield job, outcome
+        for at_once in (together, 1, 1):
+            waiting, crashed = deque(jobs), dict[Future[Outcome], Work]()
+            while waiting or running:
+                executor = get_reusable_executor(together, **settings)  # a new one if a process has died
+                while waiting and len(running) < at_once:
+                    job = waiting.popleft()
+                    running[executor.submit(attempt, function, job)] = job
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    job = running.pop(future)
+                    if isinstance(future.exception(), BrokenProcessPool):
+                        crashed[future] = job
+                    else:
+                        yield job, future.result()
+            jobs = list(crashed.values())
+        for future, job in crashed.items():
+            reason = str(future.exception()).strip().partition("\n")[0]
+            yield job, {"error": printable(f"the worker process died again and again ({reason})")}
     finally:
         if executor is not None:
             if running:
