@@ -12,20 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pidm_nav import plots
 from pidm_nav.experiments.curves import Curve, all_sizes, score_name, score_text
 from pidm_nav.experiments.efficiency import demos_needed, task_maximum
-from pidm_nav.experiments.results import task_order
-from pidm_nav.plots import (
-    agent_color,
-    agent_title,
-    demonstrator_color,
-    demonstrator_title,
-    legend_entries,
-    outside_legend,
-    save_figure,
-    set_ticks,
-    task_title,
-)
+from pidm_nav.experiments.results import in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +40,7 @@ class Line:
     color: str
     curve: Curve
     needed: float = np.nan  # demonstrations to reach 90% of the task's maximum; nan to show none
-    dashed: bool = False
+    style: str = "-"  # or "--"
 
     def describe(self) -> str:
         """Return the numbers behind the line, as the page shows them when a reader points at it."""
@@ -74,7 +64,7 @@ class CurveFigure:
     @property
     def panels(self) -> dict[str, list[Line]]:
         """The lines of each task."""
-        tasks = task_order(line.curve.task for line in self.lines)
+        tasks = in_order(line.curve.task for line in self.lines)
         return {task: [line for line in self.lines if line.curve.task == task] for task in tasks}
 
     @property
@@ -87,10 +77,10 @@ def compare_curves(curves: Sequence[Curve], peers: Sequence[Curve], by_demonstra
     """Make a line per curve, labeled and colored by agent or by demonstrator; the peers decide a task's maximum."""
     lines = []
     for curve in curves:
-        title, color = agent_title(curve.agent), agent_color(curve.agent)
+        title, color = plots.agent_title(curve.agent), plots.agent_color(curve.agent)
         if by_demonstrator:
-            title += f", {demonstrator_title(curve.demos_from)}"
-            color = demonstrator_color(curve.demos_from)
+            title += f", {plots.demonstrator_title(curve.demos_from)}"
+            color = plots.demonstrator_color(curve.demos_from)
         of_task = [peer for peer in peers if peer.task == curve.task]
         level = LEVEL * task_maximum(of_task) if score_name(of_task) == "goal ratio" else np.nan
         lines.append(Line(title, color, curve, float(demos_needed(curve.sizes, curve.mean, level))))
@@ -101,8 +91,8 @@ def compare_checkpoints(curves: Sequence[Curve]) -> list[Line]:
     """Make two lines per curve: its best checkpoints and the end of training."""
     lines = []
     for curve in curves:
-        title, color = agent_title(curve.agent), agent_color(curve.agent)
-        lines += [Line(f"{title}, best", color, curve), Line(f"{title}, last", color, curve.last(), dashed=True)]
+        title, color = plots.agent_title(curve.agent), plots.agent_color(curve.agent)
+        lines += [Line(f"{title}, best", color, curve), Line(f"{title}, last", color, curve.last(), style="--")]
     return lines
 
 
@@ -121,11 +111,11 @@ def write_figure(figure: CurveFigure, folder: Path) -> None:
         axes[0].set_ylabel(score_name(line.curve for line in next(iter(figure.panels.values()))))
         entries: list[Line2D] = []
         for label, line in figure.legend.items():
-            style = "--" if line.dashed else "-"
-            entries += legend_entries({label: line.color}, linestyle=style, linewidth=1.5, marker="o", markersize=3)
-        outside_legend(canvas, entries, columns=6)
+            look: Any = {"linestyle": line.style, "linewidth": 1.5, "marker": "o", "markersize": 3}
+            entries += plots.legend_entries({label: line.color}, **look)
+        plots.outside_legend(canvas, entries, columns=6)
         for kind in ("png", "pdf"):
-            save_figure(canvas, folder / f"{figure.name}.{kind}")
+            plots.save_figure(canvas, folder / f"{figure.name}.{kind}")
 
 
 def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
@@ -159,7 +149,7 @@ def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
         mark = f'id="{name}-line-{index}">'
         text = text.replace(mark, f"{mark}<title>{escape(line.describe())}</title>")
     measure = score_name(line.curve for line in lines).capitalize()
-    label = escape(f"{measure} on {task_title(task)} against the number of demonstrations")
+    label = escape(f"{measure} on {plots.task_title(task)} against the number of demonstrations")
     return re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{label}"', text)
 
 
@@ -167,20 +157,19 @@ def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
     """Draw curves over a logarithmic axis: most happens below 10 demonstrations."""
     for index, line in enumerate(lines):
         mean, std = line.curve.mean, np.nan_to_num(line.curve.std)
-        style = "--" if line.dashed else "-"
-        ax.plot(line.curve.sizes, mean, style, marker="o", markersize=3, color=line.color, gid=f"line-{index}")
-        if not line.dashed:
+        ax.plot(line.curve.sizes, mean, line.style, marker="o", markersize=3, color=line.color, gid=f"line-{index}")
+        if line.style == "-":
             low, high = np.clip([mean - std, mean + std], *((0, 1) if line.curve.is_share else (None, None)))
             ax.fill_between(line.curve.sizes, low, high, color=line.color, alpha=0.15, linewidth=0)
         if np.isfinite(line.needed):
             # lines at the same size take turns with their dots, so that none hides another
             ax.axvline(line.needed, linestyle=(1.8 * index, (1.2, 4.2)), color=line.color, linewidth=1.4)
     ax.set_xscale("log")
-    set_ticks(ax.xaxis, visible_ticks(all_sizes(line.curve for line in lines)))
+    plots.set_ticks(ax.xaxis, visible_ticks(all_sizes(line.curve for line in lines)))
     if score_name(line.curve for line in lines) == "goal ratio":
         ax.set_ylim(0, 1.03)
     ax.grid(axis="y", alpha=0.25, linewidth=0.6)
-    ax.set_title(task_title(task), fontsize=10)
+    ax.set_title(plots.task_title(task), fontsize=10)
     ax.set_xlabel("number of demonstrations")
 
 

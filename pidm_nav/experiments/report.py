@@ -16,16 +16,7 @@ from pidm_nav.experiments import figures, paper, tables
 from pidm_nav.experiments.curves import Curve, all_sizes, score_name
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
 from pidm_nav.experiments.figures import LEVEL, CurveFigure
-from pidm_nav.experiments.results import (
-    Cell,
-    JobResult,
-    Manifest,
-    agent_order,
-    make_curves,
-    read_manifest,
-    read_results,
-    task_order,
-)
+from pidm_nav.experiments.results import Cell, JobResult, Manifest, in_order, make_curves, read_manifest, read_results
 from pidm_nav.experiments.tables import Table, Which
 from pidm_nav.files import writable_folder, write_json, write_rows, write_text
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
@@ -136,10 +127,8 @@ def _compare(
     sizes = all_sizes(line.curve for line in figure.lines)
     shown = [figure] if len(sizes) > 1 else []  # one number of demonstrations makes no curve
     found = tables.ratio_table(curves, *sides, which)
-    if found is None:
-        return Section(title, text, figures=shown)
-    section = Section(title, text, figures=shown, tables=[found[0]])
-    if which == "last":
+    section = Section(title, text, figures=shown, tables=[found[0]] if found else [])
+    if found is None or which == "last":
         return section
     tests = tables.welch_table(curves, *sides)
     return replace(section, folded=[tests] if tests else [], headlines=[_headline(found[1], *sides)])
@@ -224,8 +213,8 @@ def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: 
     mixed = f"; the jobs were run with {states} different states of the code" if states > 1 else ""
     return {
         "Jobs": f"{len(results)}, {sum(result.seconds or 0 for result in results) / 3600:.1f} core hours",
-        "Tasks": ", ".join(map(task_title, task_order(curve.task for curve in curves))),
-        "Agents": ", ".join(map(agent_title, agent_order(curve.agent for curve in curves))),
+        "Tasks": ", ".join(map(task_title, in_order(curve.task for curve in curves))),
+        "Agents": ", ".join(map(agent_title, in_order(curve.agent for curve in curves))),
         "Demonstrations": ", ".join(map(demonstrator_title, manifests)),
         "Numbers of demonstrations": ", ".join(map(str, all_sizes(curves))),
         "Seeds": f"{', '.join(map(str, seeds))}: each draws the demonstrations (for all agents), weights and batches",

@@ -12,7 +12,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -27,6 +27,7 @@ from pidm_nav.tasks import TASKS
 MANIFEST = "manifest.json"
 JOINED = ("agents", "training", "demos")  # parts of the manifest that more tasks and agents may join later
 JOBS = "jobs"
+ORDER = (*TASKS, "bc", "retrieval-bc", "pidm")  # of tasks and agents in tables and figures
 PLAIN_NAME = r"^[^\W_][\w.+-]{0,99}\Z"  # labels and agents' names become parts of file names
 
 PlainName = Annotated[str, msgspec.Meta(pattern=PLAIN_NAME)]
@@ -236,23 +237,14 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
     for cell, result in done.items():
         scores = [checkpoint.score for checkpoint in result.checkpoints]
         groups.setdefault((cell.task, cell.agent), {})[cell.demos, cell.seed] = scores
-    return [
-        Curve.from_cells(task, agent, demos_from, groups[task, agent])
-        for task in task_order(task for task, _ in groups)
-        for agent in agent_order(agent for _, agent in groups)
-        if (task, agent) in groups
-    ]
+    order = sorted(groups, key=lambda group: [*map(_rank, group)])
+    return [Curve.from_cells(task, agent, demos_from, groups[task, agent]) for task, agent in order]
 
 
-def agent_order(agents: Iterable[str]) -> list[str]:
-    """Return each agent once: the paper's first, then others by name."""
-    return _ordered(agents, ("bc", "retrieval-bc", "pidm"))
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return each task or agent once: those in `ORDER` first, then others by name."""
+    return sorted(set(names), key=_rank)
 
 
-def task_order(tasks: Iterable[str]) -> list[str]:
-    """Return each task once: ours in the order of the registry, then others by name."""
-    return _ordered(tasks, tuple(TASKS))
-
-
-def _ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
-    return sorted(set(names), key=lambda name: (first.index(name) if name in first else len(first), name))
+def _rank(name: str) -> tuple[int, str]:
+    return ORDER.index(name) if name in ORDER else len(ORDER), name

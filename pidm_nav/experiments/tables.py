@@ -18,7 +18,7 @@ from pidm_nav.experiments.efficiency import (
     paired,
     welch_tests,
 )
-from pidm_nav.experiments.results import Manifest, task_order
+from pidm_nav.experiments.results import Manifest, in_order
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
 from pidm_nav.tasks import PAPER_TASKS
 
@@ -69,15 +69,8 @@ def ratio_table(
         rows.append((f"η({level:.0%})", *map(ratio_text, own)))
         rows += _paper_rows(f"η({level:.0%})", shown, ".3g")
         for ratio, value in zip(own, shown, strict=True):
-            low, high = ratio.interval
-            record = {
-                **vars(ratio),
-                "checkpoint": which,
-                "ratio": ratio.value,
-                "paper": value,
-                "low": low,
-                "high": high,
-            }
+            record = {**vars(ratio), "checkpoint": which, "ratio": ratio.value, "paper": value}
+            record["low"], record["high"] = ratio.interval
             del record["value"], record["replicates"]
             records.append(record)
     note = (
@@ -154,7 +147,7 @@ def dataset_table(manifests: Sequence[Manifest]) -> Table:
     """Tabulate the lengths of the demonstrations beside those of the paper's datasets."""
     rows: list[tuple[str, ...]] = []
     for manifest in manifests:
-        for task in task_order(manifest.demos):
+        for task in in_order(manifest.demos):
             own = manifest.demos[task]
             numbers = (own.total_steps, own.min_length, own.mean_length, own.max_length)
             printed = paper.DATASETS.get(paper_side(("", manifest.demos_from))[1], {}).get(task)
