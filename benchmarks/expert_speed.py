@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pidm_nav.demos.collect import collect
-from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.astar import AStarExpert, planner_for
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
-from pidm_nav.demos.experts.planner import planner_for
 from pidm_nav.demos.experts.routes import routes_for
 from pidm_nav.rollout import Policy
 from pidm_nav.tasks import PAPER_TASKS, Task

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +14,8 @@ from pidm_nav.tasks import Task, find_task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import current_goals, split_state
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 Place = str | Task | Layout | gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
 
@@ -90,3 +93,12 @@ def read_states(states: NDArray[Any], layout: Layout) -> tuple[NDArray[Any], NDA
             f"row {wrong[0]} puts the agent at {place} and a goal at {goal}: that is not a state vector in pixels"
         )
     return positions, current, reached == layout.num_goals
+
+
+def remember(memory: dict[Key, Value], key: Key, make: Callable[[Key], Value], keep: int) -> Value:
+    """Return what belongs to a key, made unless it is in memory, where the `keep` most recently used ones stay."""
+    value = memory.pop(key) if key in memory else make(key)
+    memory[key] = value
+    while len(memory) > keep:
+        del memory[next(iter(memory))]
+    return value

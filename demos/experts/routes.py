@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.demos.experts.planner import remember
+from pidm_nav.demos.experts.expert import remember
 from pidm_nav.world2d.layout import Layout
 
 # Per taste: pixels within which walls are felt, how much they are, and how far ahead the player looks.
