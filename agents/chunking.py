@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.bc import BC
 from pidm_nav.agents.config import AgentConfig, Preset, TrainConfig
-from pidm_nav.agents.networks import Array, Head
+from pidm_nav.agents.networks import Array, Head, check_rows
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import Loss, NavPolicy
 
@@ -81,8 +81,8 @@ class Chunking(NavPolicy):
         """Add the new chunks to the predictions before, and return the means for the present step."""
         actions = self.to_actions(self(self.scale(self.observations.tensor(states))))
         plan = np.concatenate([actions, np.ones_like(actions[..., :1])], axis=2, dtype=np.float64)
+        check_rows(memory, plan.shape)
         if memory is not None:
-            check_rows(memory, plan.shape)
             before = np.where(episode_start[:, None, None], 0, memory)
             plan[:, :-1] += np.exp(self.config.ensemble) * before[:, 1:]  # a step has passed
         return (plan[:, 0, :-1] / plan[:, 0, -1:]).astype(np.float32), plan
@@ -90,12 +90,3 @@ class Chunking(NavPolicy):
     def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
         """Return the mean distance to the demonstrated chunks."""
         return measure(self(samples.states.gather(chosen, rng)), chunks_of(samples, chosen, self.config.chunk)).mean()
-
-
-def check_rows(plan: Any, shape: tuple[int, ...]) -> None:
-    """Refuse a memory that is no array of this shape."""
-    if np.shape(plan) != shape:
-        raise ValueError(
-            f"the state passed to predict is not that of {shape[0]} rows: pass what the last call with as many rows "
-            "returned, or None"
-        )

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pidm_nav.agents.bc import BC
-from pidm_nav.agents.chunking import Length, check_rows, chunks_of
+from pidm_nav.agents.chunking import Length, chunks_of
 from pidm_nav.agents.config import AgentConfig, Preset, TrainConfig
-from pidm_nav.agents.networks import Array, Head
+from pidm_nav.agents.networks import Array, Head, check_rows
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import Loss, NavPolicy
 

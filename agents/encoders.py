@@ -258,9 +258,8 @@ def shifted(images: Tensor, reach: int, rng: np.random.Generator) -> Tensor:
     What an image shows of the next few steps is how it differs from them, so the images of a batch move together.
     """
     for axis, by in zip((1, 2), rng.integers(-reach, reach + 1, size=2).tolist(), strict=True):
-        inside = images.narrow(axis, max(by, 0), images.shape[axis] - abs(by))
-        edge = images.narrow(axis, -1 if by > 0 else 0, 1).repeat_interleave(abs(by), axis)
-        images = torch.cat([inside, edge] if by > 0 else [edge, inside], axis)
+        side = images.shape[axis]
+        images = images.index_select(axis, torch.arange(by, by + side, device=images.device).clamp(0, side - 1))
     return images
 
 

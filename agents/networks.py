@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +21,15 @@ def hidden_layers(input_size: int, sizes: Sequence[int]) -> list[nn.Module]:
     for before, size in zip((input_size, *sizes), sizes, strict=False):
         layers += [nn.Linear(before, size), nn.ReLU()]
     return layers
+
+
+def check_rows(state: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a state of `predict` that is neither None nor an array of this shape."""
+    if state is not None and np.shape(state) != shape:
+        raise ValueError(
+            f"the state passed to predict is not that of {shape[0]} rows: pass what the last call with as many rows "
+            "returned, or None"
+        )
 
 
 class Remembering:

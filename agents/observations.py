@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, encode, make_frame_encoder, output_size, shifted
-from pidm_nav.agents.networks import Array, Scale
+from pidm_nav.agents.networks import Array, Scale, check_rows
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.episode import Episode
 
@@ -203,12 +203,8 @@ class Recall(NamedTuple):
 def latest_vectors(last: Any, vectors: Array, begins: NDArray[np.bool_], depth: int) -> Array:
     """Return (N, depth + 1, E): new vectors (N, E) and those before, which a row that begins an episode repeats."""
     recent = np.repeat(vectors[:, None], depth + 1, axis=1)
-    if last is None:
-        return recent
-    if not isinstance(last, Recall) or last.recent.shape != recent.shape:
-        raise ValueError(
-            f"the state passed to predict is not that of {len(vectors)} rows: pass what the last call with as many "
-            "rows returned, or None"
-        )
-    recent[~begins, 1:] = last.recent[~begins, :-1]
+    if last is not None:
+        before = getattr(last, "recent", ())
+        check_rows(before, recent.shape)
+        recent[~begins, 1:] = before[~begins, :-1]
     return recent

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
@@ -18,6 +19,9 @@ from pidm_nav.agents.policy import Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
 from pidm_nav.agents.retrieval import Distance
 from pidm_nav.demos.dataset import DemoDataset
+
+Part = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(gt=0, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,10 @@ class PIDMConfig(AgentConfig):
     train_on_predicted: bool = False  # Train on the predictor's future states instead of those in the data.
     end_to_end: bool = False  # Train the learned predictor through the inverse dynamics model as well.
     idm: Literal["states", "change"] = "states"  # What shows the future: its state, or the change that leads there.
-    state_noise: float = 0.1  # Noise on the state beside a change, in standard deviations of demonstrated states.
-    change_noise: float = 0.3  # Noise on demonstrated changes, in units of the usual change.
-    state_swap: float = 0.5  # Part of the changes that are shown, in training, beside the state of another one.
-    idm_share: float = 0.8  # Part of each batch that comes from the inverse dynamics model's own data, if it has any.
+    state_noise: Part = 0.1  # Noise on the state beside a change, in standard deviations of demonstrated states.
+    change_noise: Part = 0.3  # Noise on demonstrated changes, in units of the usual change.
+    state_swap: Part = 0.5  # Part of the changes that are shown, in training, beside the state of another one.
+    idm_share: Share = 0.8  # Part of each batch that comes from the inverse dynamics model's own data, if it has any.
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,11 +52,6 @@ class PIDMConfig(AgentConfig):
             raise ValueError("end_to_end needs predictor 'learned': the others have nothing to train")
         if self.predicted and len(self.horizons) > 1:
             raise ValueError("training on predicted futures takes one horizon, as the predictor has one")
-        if not 0 < self.idm_share < 1:
-            raise ValueError(f"idm_share is {self.idm_share}: it must be above 0 and below 1")
-        for name in ("state_noise", "change_noise", "state_swap"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be from 0 to 1")
 
     @property
     def predicted(self) -> bool:
@@ -122,6 +121,8 @@ class PIDM(NavPolicy):
             )
         self.fitted_to: DemoDataset | None = None  # the states that the predictor is fitted to
         self.predictor = PREDICTORS[self.config.predictor](self.scale, self.config.distance, self.seed)
+        if self.config.end_to_end and isinstance(self.predictor, LearnedPredictor):
+            self.predictor.steps = 0  # its weights are trained with the rest
 
     def head_input(self, now: Tensor, future: Tensor, which: Tensor | int) -> Tensor:
         """Join what tells of now and of the future, and the one-hot of the horizon's index if several are trained."""
@@ -221,10 +222,7 @@ class PIDM(NavPolicy):
 
     def _fit_predictor(self, dataset: DemoDataset) -> None:
         self.fitted_to = self.observations.embedded(dataset)
-        if self.config.end_to_end and isinstance(self.predictor, LearnedPredictor):
-            self.predictor.set_units(self.fitted_to, self.horizon)  # its weights are trained with the rest
-        else:
-            self.predictor.fit(self.fitted_to, self.horizon)
+        self.predictor.fit(self.fitted_to, self.horizon)
 
     def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
         """Return what the predictor says about episodes that it has not seen, for `train_on_predicted`."""
@@ -243,24 +241,18 @@ class PIDM(NavPolicy):
     def candidates(self, samples: Samples, batch_size: int) -> tuple[Tensor, int]:
         """Return numbers of pairs of a row, where a window begins, and a horizon, and how many make up a batch."""
         window, count = self.window(samples), len(samples.states)
-        if self.sees_change:
-            return self._balanced(samples), batch_size
         if window == 1:
             count = len(samples.rows)
         elif window == count - 1 and not samples.states.costly:  # a window over the whole dataset
             count = 1
-        pairs = torch.arange(count * len(self.config.horizons), device=samples.rows.device)
-        return pairs, max(1, batch_size // window)
-
-    def _balanced(self, samples: Samples) -> Tensor:
-        """Return all pairs of a row and a horizon, with repetitions by which `idm_share` of them are not own rows."""
-        rows, share = torch.arange(len(samples.rows), device=samples.rows.device), self.config.idm_share
-        own, others = rows[samples.rows < self.own_rows], rows[samples.rows >= self.own_rows]
-        if len(own) and len(others):
-            ratio = share * len(own) / ((1 - share) * len(others))
-            rows = torch.cat([own.repeat(max(1, round(1 / ratio))), others.repeat(max(1, round(ratio)))])
-        count = len(self.config.horizons)
-        return (rows[:, None] * count + torch.arange(count, device=rows.device)).flatten()
+        rows, share = torch.arange(count, device=samples.rows.device), self.config.idm_share
+        if self.sees_change:  # rows are repeated so that `idm_share` of them are not own ones
+            own, others = rows[samples.rows < self.own_rows], rows[samples.rows >= self.own_rows]
+            if len(own) and len(others):
+                ratio = share * len(own) / ((1 - share) * len(others))
+                rows = torch.cat([own.repeat(max(1, round(1 / ratio))), others.repeat(max(1, round(ratio)))])
+        horizons = torch.arange(len(self.config.horizons), device=rows.device)
+        return (rows[:, None] * len(horizons) + horizons).flatten(), max(1, batch_size // window)
 
     def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
         """Return the mean distance of the action between a state and its future to the demonstrated one.

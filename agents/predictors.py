@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.networks import Array, Remembering, Scale, hidden_layers
+from pidm_nav.agents.networks import Array, Remembering, Scale, check_rows, hidden_layers
 from pidm_nav.agents.retrieval import Distance, StateIndex
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -29,15 +29,22 @@ class StatePredictor(Remembering, nn.Module, ABC):
     name: ClassVar[str]
     horizon: int = 1
     scale: Scale | None
+    flags: NDArray[np.int64]  # columns that say whether a goal is reached
 
     def __init__(self, scale: Scale | None = None, distance: Distance = "l2", seed: int = 0) -> None:
         super().__init__()
         object.__setattr__(self, "scale", scale)  # not as a module of this one, as it is saved with the agent
         self.distance, self.seed = distance, seed
 
-    @abstractmethod
-    def fit(self, dataset: DemoDataset, horizon: int = 1) -> StatePredictor:
+    def fit(self, dataset: DemoDataset, horizon: int = 1) -> Self:
         """Learn from demonstrations, whose actions are not used, and return the predictor."""
+        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
+        self.learn(dataset)
+        self.recall()
+        return self
+
+    def learn(self, dataset: DemoDataset) -> None:
+        """Remember what `predict` needs of the demonstrations."""
 
     @abstractmethod
     def predict(self, observations: Array, state: Any = None) -> Array:
@@ -58,23 +65,15 @@ class NearestNeighbor(StatePredictor):
     name: ClassVar[str] = "nearest"
     remembered: ClassVar[tuple[str, ...]] = ("states", "futures", "flags")
 
-    def fit(self, dataset: DemoDataset, horizon: int = 1) -> NearestNeighbor:
+    def learn(self, dataset: DemoDataset) -> None:
         """Remember every state and the one that followed."""
-        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
-        self.states, _, self.futures, *_ = dataset.transitions(horizon)
-        self.recall()
-        return self
+        self.states, _, self.futures, *_ = dataset.transitions(self.horizon)
 
     def recall(self) -> None:
         """Build the trees that find the nearest states."""
         if self.states.shape != self.futures.shape:
             raise ValueError(f"states {self.states.shape} do not go with futures {self.futures.shape}")
-        self.index = self.make_index(self.states)
-
-    def make_index(self, states: Array) -> StateIndex:
-        """Return the trees that find the nearest of these states."""
-        width = None if len(self.flags) or self.scale is None else self.scale.width.cpu().numpy()
-        return StateIndex(states, self.flags, width, self.distance)
+        self.index = StateIndex(self.states, self.flags, self.scale, self.distance)
 
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return what followed the nearest states."""
@@ -92,7 +91,25 @@ class NearestNeighbor(StatePredictor):
         return futures
 
 
-class Follow(NearestNeighbor):
+class _Episodes(StatePredictor):
+    """Remembers whole episodes, one after the other."""
+
+    remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths", "flags")
+
+    def learn(self, dataset: DemoDataset) -> None:
+        """Remember the episodes."""
+        episodes = [episode.observations for episode in dataset]
+        self.observations = np.concatenate(episodes)
+        self.lengths = np.array([len(each) for each in episodes], dtype=np.int64)
+
+    def recall(self) -> None:
+        """Refuse parts that do not belong together, and find where episodes end."""
+        if self.lengths.min(initial=1) < 1 or self.lengths.sum() != len(self.observations):
+            raise ValueError(f"{len(self.lengths)} episodes do not make up {len(self.observations)} observations")
+        self.ends = np.cumsum(self.lengths) - 1  # the row of each episode's last state
+
+
+class Follow(_Episodes, NearestNeighbor):
     """Keeps its place in a demonstration and moves forward only, so that crossing paths and pauses do not confuse it.
 
     Its place is the nearest of the next states that have no more goals reached than the agent. It changes to another
@@ -101,22 +118,14 @@ class Follow(NearestNeighbor):
     """
 
     name: ClassVar[str] = "follow"
-    remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths", "flags")
     window = 8  # steps ahead of its last place in which the next one is looked for
 
-    def fit(self, dataset: DemoDataset, horizon: int = 1) -> Follow:
-        """Remember the episodes."""
-        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
-        self.observations, self.lengths = _joined(dataset)
-        self.recall()
-        return self
-
     def recall(self) -> None:
-        """Build the trees, and find where demonstrations end and how far a usual step goes."""
-        _check_lengths(self.lengths, self.observations)
-        self.last = np.repeat(np.cumsum(self.lengths) - 1, self.lengths)  # the row of a demonstration's last state
+        """Build the trees, and find how far a usual step goes."""
+        super().recall()
+        self.last = np.repeat(self.ends, self.lengths)  # the row of a demonstration's last state
         self.rows = np.flatnonzero(np.arange(len(self.last)) != self.last)  # the states that another one follows
-        self.index = self.make_index(self.observations[self.rows])
+        self.index = StateIndex(self.observations[self.rows], self.flags, self.scale, self.distance)
         self.reached, self.points = self.index.measured(self.observations)
         steps = self.points[self.rows + 1] - self.points[self.rows]
         self.usual_step = float(np.sqrt(np.square(np.linalg.norm(steps, self.index.order, axis=1)).mean()))
@@ -125,11 +134,7 @@ class Follow(NearestNeighbor):
 
     def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> NDArray[np.int64]:
         """Return the places after a step, or the nearest ones of rows that begin an episode."""
-        if state is not None and np.shape(state) != (len(observations),):
-            raise ValueError(
-                f"the state passed to predict is not that of {len(observations)} rows: pass what the last call with as "
-                "many rows returned, or None"
-            )
+        check_rows(state, (len(observations),))
         nearest = self.rows[self.index.query(observations)]
         place = nearest if state is None else np.where(episode_start, nearest, np.array(state, dtype=np.int64))
         reached, points = self.index.measured(observations)
@@ -152,19 +157,7 @@ class Follow(NearestNeighbor):
         return futures
 
 
-def _joined(dataset: DemoDataset) -> tuple[Array, NDArray[np.int64]]:
-    """Return the observations of all episodes, one after the other, and how many each episode has."""
-    observations = [episode.observations for episode in dataset]
-    return np.concatenate(observations), np.array([len(each) for each in observations], dtype=np.int64)
-
-
-def _check_lengths(lengths: NDArray[np.int64], observations: Array) -> None:
-    """Refuse a memory whose parts do not belong together."""
-    if lengths.min(initial=1) < 1 or lengths.sum() != len(observations):
-        raise ValueError(f"{len(lengths)} episodes do not make up {len(observations)} observations")
-
-
-class TimeIndexed(StatePredictor):
+class TimeIndexed(_Episodes):
     """The paper's predictor for its 3D world: step t + horizon of one demonstration, drawn at each reset.
 
     The state is (N, 2) int64: the step within the episode and the demonstration that is followed. It must be passed
@@ -174,24 +167,17 @@ class TimeIndexed(StatePredictor):
     name: ClassVar[str] = "time"
     remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths")
 
-    def fit(self, dataset: DemoDataset, horizon: int = 1) -> TimeIndexed:
-        """Remember the episodes."""
-        self.horizon = horizon
-        self.observations, self.lengths = _joined(dataset)
-        self.recall()
-        return self
-
     def recall(self) -> None:
         """Begin to draw among the episodes."""
-        _check_lengths(self.lengths, self.observations)
-        self.first = np.cumsum(self.lengths) - self.lengths
+        super().recall()
         self.rng = np.random.default_rng(self.seed)
 
     def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> NDArray[np.int64]:
         """Count a step, or begin a demonstration drawn at random."""
+        check_rows(state, (len(observations), 2))
         if state is None:
             episode_start, state = np.ones_like(episode_start), np.zeros((len(episode_start), 2))
-        following = np.array(state, dtype=np.int64).reshape(-1, 2)
+        following = np.array(state, dtype=np.int64)
         following[:, 0] += 1
         following[episode_start, 0] = 0
         following[episode_start, 1] = self.rng.integers(len(self.lengths), size=int(episode_start.sum()))
@@ -202,8 +188,8 @@ class TimeIndexed(StatePredictor):
         if state is None:
             state = self.advance(None, np.ones(len(observations), dtype=bool), observations)
         steps, demonstrations = state.T
-        ahead = np.minimum(steps + self.horizon, self.lengths[demonstrations] - 1)
-        futures: Array = self.observations[self.first[demonstrations] + ahead]
+        first, last = (self.ends + 1 - self.lengths)[demonstrations], self.ends[demonstrations]
+        futures: Array = self.observations[np.minimum(first + steps + self.horizon, last)]
         return futures
 
     def training_futures(self, dataset: DemoDataset) -> list[Array]:
@@ -237,7 +223,7 @@ class LearnedPredictor(StatePredictor):
         self.steps = steps
         size = scale.center.numel()
         self.network = nn.Sequential(*hidden_layers(size, self.sizes), nn.Linear(self.sizes[-1], size))
-        self.flags = np.array([], dtype=np.int64)  # columns that say whether a goal is reached
+        self.flags = np.array([], dtype=np.int64)
         self.register_buffer("change", torch.ones(size))  # the usual change of each feature, the unit of the output
 
     def recall(self) -> None:
@@ -254,19 +240,13 @@ class LearnedPredictor(StatePredictor):
         error: Tensor = self.network(states) - (futures - states) / self.change
         return error.square().mean()
 
-    def set_units(self, dataset: DemoDataset, horizon: int) -> tuple[Tensor, Tensor]:
-        """Take the units of features and the flags from the data, and return its scaled states and futures."""
-        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
-        transitions = dataset.transitions(horizon)
+    def learn(self, dataset: DemoDataset) -> None:
+        """Take the units of features from the data, and train the network."""
+        transitions = dataset.transitions(self.horizon)
         both = torch.tensor(np.stack([transitions.state, transitions.future]), device=self.change.device)
         states, futures = self.scale(both)
         usual = (futures - states).square().mean(dim=0).sqrt()
         self.change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
-        return states, futures
-
-    def fit(self, dataset: DemoDataset, horizon: int = 1) -> LearnedPredictor:
-        """Train the network."""
-        states, futures = self.set_units(dataset, horizon)
         generator = torch.Generator().manual_seed(self.seed)
         optimizer = torch.optim.Adam(self.network.parameters(), lr=self.learning_rate)
         for step in range(self.steps):
@@ -275,7 +255,6 @@ class LearnedPredictor(StatePredictor):
             optimizer.zero_grad()
             self.measure(states[rows], futures[rows]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        return self
 
     @torch.no_grad()
     def predict(self, observations: Array, state: Any = None) -> Array:
@@ -294,11 +273,6 @@ class Oracle(StatePredictor):
     def __init__(self, function: Callable[[Array], Array]) -> None:
         super().__init__()
         self.function = function
-
-    def fit(self, dataset: DemoDataset, horizon: int = 1) -> Oracle:
-        """Learn nothing."""
-        self.horizon = horizon
-        return self
 
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return what the function returns."""

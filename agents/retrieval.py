@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from torch import nn
 
 from pidm_nav.agents.config import Preset
-from pidm_nav.agents.networks import Array
+from pidm_nav.agents.networks import Array, Scale
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -29,11 +29,12 @@ class StateIndex:
 
     Args:
         flags: columns that say whether a goal is reached.
-        width: (D,) the unit of each feature; None for raw numbers (pixels are alike in x and y).
+        scale: tells the unit of each feature where there are no flags; with them, numbers are compared as they are
+            (pixels are alike in x and y).
     """
 
     def __init__(
-        self, states: Array, flags: ArrayLike = (), width: Array | None = None, distance: Distance = "l2"
+        self, states: Array, flags: ArrayLike = (), scale: Scale | None = None, distance: Distance = "l2"
     ) -> None:
         if distance not in ("l2", "l1"):
             raise ValueError(f"distance '{distance}' is not known: choose l2 or l1")
@@ -44,7 +45,8 @@ class StateIndex:
         varying = (states != states[0]).any(axis=0)
         varying[self.flags] = False
         self.features = np.flatnonzero(varying) if varying.any() else np.arange(min(2, states.shape[1]))
-        self.width = np.ones(states.shape[1]) if width is None else np.asarray(width, dtype=np.float64)
+        raw = scale is None or len(self.flags) > 0
+        self.width = np.ones(states.shape[1]) if raw else scale.width.numpy(force=True).astype(np.float64)
         reached, points = self.measured(states)
         self.groups = np.unique(reached)
         self.members = [np.flatnonzero(reached == group) for group in self.groups]
@@ -100,8 +102,7 @@ class RetrievalBC(NavPolicy):
         """Build the trees that find the nearest states."""
         if self.actions.shape != (len(self.states), self.action_size):
             raise ValueError(f"{len(self.states)} remembered states do not go with actions {self.actions.shape}")
-        width = None if len(self.flags) else self.scale.width.cpu().numpy()
-        self.index = StateIndex(self.states, self.flags, width)
+        self.index = StateIndex(self.states, self.flags, self.scale)
 
     def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Return the actions of the nearest states."""

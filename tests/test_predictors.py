@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,7 +85,8 @@ def test_without_flags_features_are_compared_in_their_units() -> None:
     query = np.float32([[7, 400]])
     assert StateIndex(states).query(query)[0] in (0, 1)
     assert StateIndex(states).query(np.float32([[4, 600]]))[0] == 2
-    assert StateIndex(states, width=np.float32([1, 1000])).query(query)[0] == 1
+    scale = Scale(spaces.Box(np.float32([-1, -1000]), np.float32([1, 1000])))
+    assert StateIndex(states, scale=scale).query(query)[0] == 1
 
 
 @pytest.mark.parametrize("horizon", [1, 5, 1000])
@@ -125,6 +127,8 @@ def test_time_indexed_follows_one_demonstration_and_restarts(dataset: DemoDatase
         state = predictor.advance(state, np.zeros(2, dtype=bool), rows)
     state = predictor.advance(state, np.array([True, False]), rows)
     assert state[0, 0] == 0 and state[1, 0] == 401 and state[1, 1] == followed[1]
+    with pytest.raises(ValueError, match="not that of 1 rows"):
+        predictor.advance(state, np.zeros(1, dtype=bool), rows[:1])
     drawn = {int(predictor.advance(None, np.ones(1, dtype=bool), rows[:1])[0, 1]) for _ in range(50)}
     assert drawn == {0, 1, 2}
 
