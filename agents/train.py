@@ -56,7 +56,7 @@ def env_arguments(dataset: DemoDataset) -> dict[str, Any]:
     Arguments that only change the dynamics are left out: the paper's recordings were made without the clip of noisy
     actions that its experiments have.
     """
-    arguments = dict(dataset.source.get("parts", [dataset.source])[0].get("env_kwargs", {}))
+    arguments = dataset.parts[0].get("env_kwargs", {})
     task = TASKS.get(dataset.task)
     return {name: value for name, value in arguments.items() if task is None or name not in task.dynamics}
 

@@ -160,9 +160,15 @@ class DemoDataset(Drawn):
         return digest.hexdigest()
 
     @property
+    def parts(self) -> list[dict[str, Any]]:
+        """The sources of demonstrations that were made differently, one each; or the only source."""
+        parts: list[dict[str, Any]] = self.source.get("parts") or [dict(self.source)]
+        return parts
+
+    @property
     def env_kwargs(self) -> dict[str, Any]:
         """The environment's arguments that all episodes were made with."""
-        first, *others = _arguments(self.source)
+        first, *others = (part.get("env_kwargs", {}) for part in self.parts)
         return {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
 
     def sample(self, n: int, rng: np.random.Generator) -> DemoDataset:
@@ -187,7 +193,7 @@ class DemoDataset(Drawn):
         if len(tasks) != 1:
             given = f"demonstrations of {' and of '.join(tasks)}" if tasks else "no dataset"
             raise ValueError(f"cannot concatenate {given}: give datasets of one task")
-        parts = [part for dataset in datasets for part in dataset.source.get("parts", [dataset.source])]
+        parts = [part for dataset in datasets for part in dataset.parts]
         source, *others = [part for index, part in enumerate(parts) if part not in parts[:index]]
         if others:
             made_by = dict.fromkeys(str(part.get("made_by", "unknown")) for part in (source, *others))
@@ -230,10 +236,23 @@ def _plain(source: Mapping[str, Any]) -> Any:
         raise ValueError(f"a dataset's source must be plain JSON: {needed}") from None
 
 
-def _arguments(source: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the environment's arguments of each part of a source."""
-    whole = msgspec.convert(source, Source)
-    return [part.env_kwargs for part in whole.parts or [whole]]
+def check_environment(
+    dataset: DemoDataset, name: str, task: str, known: Sequence[Mapping[str, Any]], remedy: str
+) -> None:
+    """Refuse demonstrations, called `name`, of another task or with other arguments of the environment than the known.
+
+    Arguments that are not given have the task's defaults.
+    """
+    if dataset.task != task:
+        raise ValueError(f"'{name}' holds demonstrations of {dataset.task}, not of {task}: {remedy}")
+    defaults = TASKS[task].defaults if task in TASKS else {}
+    ours: list[dict[str, Any]] = [_plain({**defaults, **each}) for each in known]
+    for part in dataset.parts:
+        theirs = _plain({**defaults, **part.get("env_kwargs", {})})
+        if theirs not in ours:
+            key = min(key for key in theirs.keys() | ours[0].keys() if theirs.get(key) != ours[0].get(key))
+            other = f"another {key} ({theirs.get(key)!r}, not {ours[0].get(key)!r})"
+            raise ValueError(f"'{name}' was made with {other}: {remedy}")
 
 
 def infer_task(states: NDArray[Any]) -> str | None:
@@ -247,7 +266,8 @@ def infer_task(states: NDArray[Any]) -> str | None:
 
 def _check_goals(dataset: DemoDataset) -> None:
     """Refuse observations that the dataset's task cannot have given: another task's goals, or too few numbers."""
-    arguments, shape = _arguments(dataset.source), dataset[0].observations.shape[1:]
+    whole, shape = msgspec.convert(dataset.source, Source), dataset[0].observations.shape[1:]
+    arguments = [part.env_kwargs for part in whole.parts or [whole]]
     task = PAPER_TASKS.get(dataset.task)
     if task is None or len(shape) != 1 or any(each.get("observe_goals") is False for each in arguments):
         return

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import DemoDataset, check_environment
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.demos.replay import demo_episode
 from pidm_nav.episode import Episode
-from pidm_nav.tasks import TASKS
 from pidm_nav.version import __version__
 
 
@@ -62,8 +60,9 @@ def edit_demos(
     chosen = sorted(set(kept) - set(_numbers(dataset, drop) if drop else ()))
     if not chosen:
         raise ValueError(f"nothing is left of '{source}', which has episodes 0 to {len(dataset) - 1}: keep one")
+    known = [part.get("env_kwargs", {}) for part in dataset.parts]
     for name, other in zip(merge, others, strict=True):
-        _check_environment(dataset, other, str(name))
+        check_environment(other, str(name), dataset.task, known, "merge demonstrations of one task and environment")
     edited = dataset[chosen]
     if trim:
         pairs = zip(chosen, edited, strict=True)
@@ -76,24 +75,20 @@ def edit_demos(
 
 def edits(dataset: DemoDataset) -> list[Edit]:
     """Return what was done to the demonstrations, the oldest first."""
-    found = [edit for part in _parts(dataset) for edit in _history(part)]
+    found = [edit for part in dataset.parts for edit in _history(part)]
     return [edit for index, edit in enumerate(found) if edit not in found[:index]]
 
 
 def _numbers(dataset: DemoDataset, text: str) -> list[int]:
     """Return the numbers of episodes in a text such as 3,7,10:20, each of which must exist."""
-
-    def spread() -> Iterator[int]:
-        for word in text.split(","):
-            found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", word.strip())
-            if not found:
-                raise ValueError(f"'{word}' is no number of an episode: give numbers such as 3,7 or 10:20")
-            yield from range(int(found[1]), int(found[2] or int(found[1]) + 1))
-
     numbers = []
-    for number in spread():
-        demo_episode(dataset, number)  # refuses a number that no episode has
-        numbers.append(number)
+    for word in text.split(","):
+        found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", word.strip())
+        if not found:
+            raise ValueError(f"'{word}' is no number of an episode: give numbers such as 3,7 or 10:20")
+        for number in range(int(found[1]), int(found[2] or int(found[1]) + 1)):
+            demo_episode(dataset, number)  # refuses a number that no episode has
+            numbers.append(number)
     return numbers
 
 
@@ -121,30 +116,6 @@ def _trimmed(index: int, episode: Episode, trim: str) -> Episode:
     )
 
 
-def _check_environment(dataset: DemoDataset, other: DemoDataset, name: str) -> None:
-    """Refuse demonstrations of another task, or from an environment with other arguments."""
-    if other.task != dataset.task:
-        raise ValueError(f"'{name}' holds demonstrations of {other.task}, not of {dataset.task}: merge one task only")
-    ours, theirs = _arguments(dataset), _arguments(other)
-    for arguments in theirs:
-        if arguments not in ours:
-            names = sorted(key for key in arguments.keys() | ours[0].keys() if arguments.get(key) != ours[0].get(key))
-            first = f"another {names[0]} ({arguments.get(names[0])!r}, not {ours[0].get(names[0])!r})"
-            raise ValueError(f"'{name}' was made with {first}: merge demonstrations of one environment")
-
-
-def _arguments(dataset: DemoDataset) -> list[dict[str, Any]]:
-    """Return all arguments of the environment of each part, with the task's defaults, as JSON spells them."""
-    defaults = dict(TASKS[dataset.task].defaults) if dataset.task in TASKS else {}
-    plain = json.loads(json.dumps(defaults))
-    return [{**plain, **part.get("env_kwargs", {})} for part in _parts(dataset)]
-
-
-def _parts(dataset: DemoDataset) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = dataset.source.get("parts") or [dict(dataset.source)]
-    return parts
-
-
 def _history(part: dict[str, Any]) -> list[Edit]:
     try:
         return msgspec.convert(part.get("history", []), list[Edit])
@@ -154,7 +125,7 @@ def _history(part: dict[str, Any]) -> list[Edit]:
 
 def _with_entry(dataset: DemoDataset, entry: Edit) -> DemoDataset:
     """Add to the history of every part of a source, so that it stays with the part when it is merged again."""
-    parts = [{**part, "history": msgspec.to_builtins([*_history(part), entry])} for part in _parts(dataset)]
+    parts = [{**part, "history": msgspec.to_builtins([*_history(part), entry])} for part in dataset.parts]
     return replace(dataset, source={**dataset.source, "parts": parts} if "parts" in dataset.source else parts[0])
 
 

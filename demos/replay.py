@@ -111,7 +111,7 @@ def check_demos(dataset: DemoDataset) -> Check:
     task = find_task(dataset.task)
     if not dataset.action_dim:
         raise ValueError("these demonstrations have no actions, so they cannot be stepped again: check the originals")
-    known = "parts" not in dataset.source and "env_kwargs" in dataset.source
+    known = all(part.get("env_kwargs") == dataset.env_kwargs for part in dataset.parts)
     seeded = [index for index, episode in enumerate(dataset) if known and episode.seed is not None]
     others = sorted(set(range(len(dataset))) - set(seeded))
     if dataset.env_kwargs.get("realtime") or (others and not task.shows_goals):

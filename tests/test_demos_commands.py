@@ -550,6 +550,14 @@ def test_collected_episodes_simulate_again_to_the_bit(task):
     assert [(each.episode, each.step) for each in found.mismatches] == [(2, 11)]
 
 
+def test_merged_episodes_simulate_again_where_all_parts_have_the_same_arguments():
+    quiet, loud = (collect(Spinner(), "zigzag", 2, max_steps=5, noise_std=noise_std) for noise_std in (0.1, 0.3))
+    again = collect(Spinner(), "zigzag", 2, seed=7, made_by="another", max_steps=5, noise_std=0.1)
+    found = check_demos(DemoDataset.concatenate([quiet, again]))
+    assert (found.resimulated, found.tested, found.mismatches) == (4, 0, ())
+    assert check_demos(DemoDataset.concatenate([quiet, loud])).resimulated == 0
+
+
 @pytest.mark.parametrize("who", ["human", "astar"])
 @pytest.mark.parametrize("task", PAPER_TASKS)
 def test_the_papers_recordings_are_possible(shared, task, who):

@@ -166,7 +166,8 @@ def _find_arrays(file: Any, index: int) -> dict[str, Any]:
     group = file[f"episode_{index}"]
     found = {name: find_array(file, f"episode_{index}/{name}") for name in ARRAYS}
     lengths = (len(group["rewards"]), len(group["rewards"]) + 1)
-    for name, array in group.get("infos", {}).items():
+    kept = group["infos"] if "infos" in group else {}  # noqa: SIM401, get takes a damaged group for a missing one
+    for name, array in kept.items():
         if has_numbers(array) and len(array) in lengths:
             found[f"infos/{name}"] = find_array(file, f"episode_{index}/infos/{name}")
     if len(found) > len(ARRAYS) + MAX_INFOS:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import DemoDataset, check_environment
 from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.episode import Episode
 from pidm_nav.files import only_writer, writable_folder
@@ -33,7 +33,7 @@ class DemoFile:
             stack.enter_context(only_writer(self.path, "wait until it has ended, or give another --out"))
             self._parts = [load_demos(self.path)] if self.path.exists() else []
             for part in self._parts:
-                self._check(part)
+                check_environment(part, str(path), task.name, [self.env_kwargs], "give the same, or another --out")
             stack.callback(self._finish)
             self._open = stack.pop_all()
         self._on_disk = list(self._parts)
@@ -103,21 +103,3 @@ class DemoFile:
             self._on_disk = parts
         except (OSError, ValueError) as error:
             self.problem = str(error)
-
-    def _check(self, before: DemoDataset) -> None:
-        """Refuse a file whose episodes are from another environment."""
-        if before.task != self.task.name:
-            raise ValueError(
-                f"'{self.path}' holds demonstrations of {before.task}, not of {self.task.name}: give another --out"
-            )
-        ours = {**self.task.defaults, **self.env_kwargs}
-        for source in before.source.get("parts", [before.source]):
-            theirs = {**self.task.defaults, **source.get("env_kwargs", {})}
-            for name in ours.keys() | theirs.keys():
-                # A tuple comes back from the file as a list.
-                mine, other = (list(v) if isinstance(v, tuple) else v for v in (ours.get(name), theirs.get(name)))
-                if mine != other:
-                    raise ValueError(
-                        f"'{self.path}' was recorded with another {name} ({other!r}, not {mine!r}): "
-                        "give the same one, or another --out"
-                    )
