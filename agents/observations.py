@@ -204,7 +204,7 @@ def latest_vectors(last: Any, vectors: Array, begins: NDArray[np.bool_], depth: 
     """Return (N, depth + 1, E): new vectors (N, E) and those before, which a row that begins an episode repeats."""
     recent = np.repeat(vectors[:, None], depth + 1, axis=1)
     if last is not None:
-        before = getattr(last, "recent", ())
+        before: Any = getattr(last, "recent", ())
         check_rows(before, recent.shape)
         recent[~begins, 1:] = before[~begins, :-1]
     return recent

@@ -45,8 +45,8 @@ class StateIndex:
         varying = (states != states[0]).any(axis=0)
         varying[self.flags] = False
         self.features = np.flatnonzero(varying) if varying.any() else np.arange(min(2, states.shape[1]))
-        raw = scale is None or len(self.flags) > 0
-        self.width = np.ones(states.shape[1]) if raw else scale.width.numpy(force=True).astype(np.float64)
+        width = np.ones(states.shape[1]) if scale is None or len(self.flags) else scale.width.numpy(force=True)
+        self.width = width.astype(np.float64)
         reached, points = self.measured(states)
         self.groups = np.unique(reached)
         self.members = [np.flatnonzero(reached == group) for group in self.groups]

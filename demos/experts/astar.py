@@ -56,7 +56,7 @@ class Planner:
         self.caution = 4 if directions == 8 else step  # 4 px: what the noise moves the agent by
         self._guides: dict[tuple[int, int], Guide] = {}
 
-    def pixels(self, positions: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
+    def pixels(self, positions: NDArray[Any]) -> NDArray[np.intp]:
         """Return the pixel inside the room that is nearest to each position (..., 2)."""
         return np.array(np.clip(np.rint(positions), 0, np.array(self.layout.room_size) - 1), np.intp)
 
