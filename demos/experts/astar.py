@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.demos.experts.expert import Expert, Place, layout_of, read_states, remember
+from pidm_nav.demos.experts.expert import Expert, Place, Tables, layout_of, read_states
 from pidm_nav.limits import check_number
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.physics import SPEED
@@ -54,7 +54,7 @@ class Planner:
         self.layout, self.free = layout, layout.free()
         self.moves = compass(step, directions or 32)
         self.caution = 4 if directions == 8 else step  # 4 px: what the noise moves the agent by
-        self._guides: dict[tuple[int, int], Guide] = {}
+        self._guides = Tables(self._make_guide, REMEMBERED)
 
     def pixels(self, positions: NDArray[Any]) -> NDArray[np.intp]:
         """Return the pixel inside the room that is nearest to each position (..., 2)."""
@@ -63,22 +63,14 @@ class Planner:
     def look_up(self, positions: NDArray[Any], goals: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the cost (N,) and the best move (N, 2) from each position (N, 2) towards its goal (N, 2)."""
         x, y = self.pixels(positions).T
-        height = self.layout.room_size[1]
-        targets, group = np.unique(goals.astype(np.int64) @ (height, 1), return_inverse=True)
         cost, best = np.empty(len(x), np.int64), np.empty(len(x), np.int64)
-        for index, target in enumerate(targets.tolist()):
-            rows = np.flatnonzero(group == index) if len(targets) > 1 else slice(None)
-            guide = self.guide(divmod(target, height), keep=len(targets))
+        for rows, guide in self._guides.towards(goals):
             cost[rows], best[rows] = guide.cost[x[rows], y[rows]], guide.best[x[rows], y[rows]]
         return cost, self.moves[best]
 
-    def guide(self, goal: tuple[int, int], keep: int = REMEMBERED) -> Guide:
-        """Return the guide to a goal's box; at least the `keep` latest used ones are remembered."""
-        return remember(self._guides, goal, self._make_guide, max(keep, REMEMBERED))
-
-    def _make_guide(self, goal: tuple[int, int]) -> Guide:
+    def _make_guide(self, *goal: float) -> Guide:
         """Sweep breadth first from the goal, which gives the cost of each free pixel and of the walls touched."""
-        x, y = goal
+        x, y = map(int, goal)
         front = np.zeros_like(self.free)  # first the free centers at which the goal counts as reached
         front[max(x - BOX + 1, 0) : x + BOX, max(y - BOX + 1, 0) : y + BOX] = True
         front &= self.free

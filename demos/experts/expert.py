@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -14,8 +14,7 @@ from pidm_nav.tasks import Task, find_task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import current_goals, split_state
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+Table = TypeVar("Table")
 Place = str | Task | Layout | gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
 
@@ -95,10 +94,19 @@ def read_states(states: NDArray[Any], layout: Layout) -> tuple[NDArray[Any], NDA
     return positions, current, reached == layout.num_goals
 
 
-def remember(memory: dict[Key, Value], key: Key, make: Callable[[Key], Value], keep: int) -> Value:
-    """Return what belongs to a key, made unless it is in memory, where the `keep` most recently used ones stay."""
-    value = memory.pop(key) if key in memory else make(key)
-    memory[key] = value
-    while len(memory) > keep:
-        del memory[next(iter(memory))]
-    return value
+class Tables(Generic[Table]):
+    """What leads from everywhere to a goal, made when it is first asked for; the most recently used ones are kept."""
+
+    def __init__(self, make: Callable[[float, float], Table], keep: int) -> None:
+        self.make, self.keep = make, keep
+        self._made: dict[complex, Table] = {}
+
+    def towards(self, goals: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], Table]]:
+        """Yield for each different one of the goals (N, 2) its rows and its table."""
+        targets, group = np.unique(goals[:, 0] + 1j * goals[:, 1], return_inverse=True)
+        for index, target in enumerate(targets.tolist()):
+            table = self._made.pop(target) if target in self._made else self.make(target.real, target.imag)
+            self._made[target] = table
+            while len(self._made) > max(self.keep, len(targets)):
+                del self._made[next(iter(self._made))]
+            yield np.flatnonzero(group == index), table

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.demos.experts.expert import remember
+from pidm_nav.demos.experts.expert import Tables
 from pidm_nav.world2d.layout import Layout
 
 # Per taste: pixels within which walls are felt, how much they are, and how far ahead the player looks.
@@ -32,7 +32,7 @@ class Routes:
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.free = layout, layout.free()
-        self._aims: dict[tuple[float, ...], FloatArray] = {}
+        self._tables = Tables(self._make_table, REMEMBERED)
         for pitch in PITCHES:
             self.pitch, self.nodes = pitch, self.free[::pitch, ::pitch]
             self.points = np.argwhere(np.ones_like(self.nodes)) * float(pitch)  # (nodes, 2)
@@ -44,11 +44,8 @@ class Routes:
         """Return the point (N, tastes, 2) that each taste steers for from a position (N, 2) towards a goal (N, 2)."""
         limit = np.array(self.nodes.shape) - 1
         x, y = np.clip(np.rint(positions / self.pitch), 0, limit).astype(np.intp).T
-        targets, group = np.unique(goals, axis=0, return_inverse=True)
         aims = np.empty((len(positions), len(TASTES), 2))
-        for index, target in enumerate(targets.tolist()):
-            rows = np.flatnonzero(group.ravel() == index)
-            table = remember(self._aims, tuple(target), self._make_table, max(len(targets), REMEMBERED))
+        for rows, table in self._tables.towards(goals):
             aims[rows] = table[x[rows], y[rows]]
         return aims
 
@@ -89,7 +86,7 @@ class Routes:
         distance[~self.nodes.ravel()] = np.inf
         return int(distance.argmin())
 
-    def _make_table(self, goal: tuple[float, ...]) -> FloatArray:
+    def _make_table(self, *goal: float) -> FloatArray:
         """Return the aims (width, height, tastes, 2) over the grid towards one goal."""
         return np.stack([self._aim(taste, np.array(goal)) for taste in range(len(TASTES))], axis=2)
 
