@@ -94,8 +94,9 @@ class Train:
 
     def run(self) -> None:
         """Train the agent and say where it is."""
-        from pidm_nav.agents import Preset, dagger, train
-        from pidm_nav.agents.train import env_arguments
+        from pidm_nav.agents.config import Preset
+        from pidm_nav.agents.dagger import dagger
+        from pidm_nav.agents.train import env_arguments, train
 
         settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
         dataset, seed = self.dataset, settings.training.seed

@@ -21,7 +21,6 @@ import numpy as np
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-import pidm_nav
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.experiments import results
@@ -31,9 +30,11 @@ from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.files import write_text
 from pidm_nav.tasks import find_task
+from pidm_nav.version import __version__
 
 if TYPE_CHECKING:
-    from pidm_nav.agents import NavPolicy, Preset
+    from pidm_nav.agents.config import Preset
+    from pidm_nav.agents.policy import NavPolicy
 
 EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
 TRAINED_WITH = "trained_with.txt"  # in a kept agent's folder: the mark of what it was trained with
@@ -104,7 +105,7 @@ class Sweep:
     measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
 
     def __post_init__(self) -> None:
-        from pidm_nav.agents import AGENTS
+        from pidm_nav.agents.policy import AGENTS
 
         for agent in self.agents:
             if self.variant(agent).agent not in AGENTS:
@@ -161,7 +162,7 @@ class Sweep:
 
     def settings(self, task: str, agent: str) -> Preset:
         """Return the settings of an agent and its training on a task, the same for every seed."""
-        from pidm_nav.agents import choose_preset
+        from pidm_nav.agents.train import choose_preset
 
         variant, default = self.variant(agent), None if self.preset == "fast" else self.preset
         preset = choose_preset(variant.agent, self.datasets[task], variant.preset or default, **variant.options)
@@ -173,7 +174,7 @@ class Sweep:
         """Return everything that decides the results, as the folder's manifest has it."""
         import torch
 
-        from pidm_nav.agents import AGENTS
+        from pidm_nav.agents.policy import AGENTS
 
         agents = {name: asdict(AGENTS[self.variant(name).agent].config_class()) for name in self.agents}
         training = {}
@@ -190,7 +191,7 @@ class Sweep:
             demos[task] = {**asdict(dataset.summary()), "made_by": made_by, "sha256": dataset.sha256}
         content = {
             "format": 1,
-            "version": pidm_nav.__version__,
+            "version": __version__,
             "torch": str(torch.__version__),
             "demos_from": self.demos_label,
             "preset": self.preset,
@@ -228,7 +229,7 @@ class Job:
 
 def code_hash() -> str:
     """Return a short hash of the package's source code: a version under development has many states."""
-    sources = sorted(glob.glob(f"{Path(pidm_nav.__file__).parent}/**/*.py", recursive=True))  # follows links
+    sources = sorted(glob.glob(f"{Path(__file__).parents[1]}/**/*.py", recursive=True))  # follows links
     return hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()[:12]
 
 
@@ -276,10 +277,10 @@ def run_job(job: Job) -> Outcome:
 
 def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
-    from pidm_nav.agents import load_agent
+    from pidm_nav.agents.checkpoint import load_agent
 
     variant, training = job.sweep.variant(job.cell.agent), job.settings.training
-    made_with = [pidm_nav.__version__, variant.agent, asdict(job.settings), variant.recipe(), job.dataset.sha256]
+    made_with = [__version__, variant.agent, asdict(job.settings), variant.recipe(), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
     note = None if job.keep is None else job.keep / TRAINED_WITH
     if note is not None and not training.checkpoints and note.exists() and note.read_text() == mark:
@@ -324,7 +325,7 @@ def run_sweep(
         on_start(len(cells), done)
     if not cells:
         return done
-    origin = {"version": pidm_nav.__version__, "code": code_hash()}
+    origin = {"version": __version__, "code": code_hash()}
     # closing the engine ends its workers also where a result cannot be written
     with contextlib.closing(runner(run_job, [sweep.job(cell) for cell in cells])) as outcomes:
         for job, outcome in outcomes:

@@ -10,7 +10,8 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
 
 if TYPE_CHECKING:
-    from pidm_nav.agents import NavPolicy, Preset
+    from pidm_nav.agents.config import Preset
+    from pidm_nav.agents.policy import NavPolicy
 
 PLAY_SEED = 2_000_000  # far from the seeds of demonstrations and of evaluations
 
@@ -35,8 +36,8 @@ class Variant:
 
     def train(self, dataset: DemoDataset, settings: Preset, score: Callable[[int, NavPolicy], None]) -> NavPolicy:
         """Train the agent on demonstrations, and score it at each checkpoint and at the end."""
-        from pidm_nav.agents import dagger, train
-        from pidm_nav.agents.train import env_arguments
+        from pidm_nav.agents.dagger import dagger
+        from pidm_nav.agents.train import env_arguments, train
 
         more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False}
         if self.play_steps:
