@@ -49,7 +49,8 @@ class Rollout:
         self.states = self._read_states()
         self.ended = np.arange(rows) >= len(self.seeds)
         self.steps, self.returns = np.zeros(rows, np.int64), np.zeros(rows)
-        self._success, self._tells_success = np.zeros(rows, bool), False  # by whatever name the environment tells it
+        self._terminated, self._truncated, self._success = np.zeros((3, rows), bool)
+        self._tells_success = False  # whether the environment does, by whatever name
         self._keeps_observations = keep_observations
         self._keeps_states = keep_observations and not np.array_equal(self.observation, self.states)
         self._kept: defaultdict[str, list[Array]] = defaultdict(list)  # one (N, ...) array per step
@@ -75,16 +76,16 @@ class Rollout:
         action = np.clip(np.asarray(action, np.float32), space.low, space.high)
         self.observation, reward, terminated, truncated, self.infos = self.env.step(action)
         self.states = self._read_states()
-        truncated = truncated & ~terminated
         running = ~self.ended
         told = self.infos.get("success", self.infos.get("is_success"))
         self._tells_success |= told is not None and "goals_reached" not in self.infos
         self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
-        ends: dict[str, Array] = {"terminated": terminated, "truncated": truncated, "success": self._success}
-        self._keep(actions=action, rewards=reward, **ends)
+        self._keep(actions=action, rewards=reward, success=self._success)
+        self._terminated |= running & terminated
+        self._truncated |= running & truncated & ~terminated
         self.steps += running
         self.returns += np.where(running, reward, 0.0)
-        self.ended = self.ended | terminated | truncated
+        self.ended = self.ended | self._terminated | self._truncated
         return int((self.ended & running).sum())
 
     def picture(self, row: int) -> NDArray[np.uint8]:
@@ -105,8 +106,7 @@ class Rollout:
             if not self._tells_success:
                 del infos["success"]
             arrays = infos.pop("observations"), infos.pop("actions"), infos.pop("rewards")
-            ends = infos.pop("terminated")[-1], infos.pop("truncated")[-1]
-            made.append(Episode(*arrays, *ends, seed, infos))
+            made.append(Episode(*arrays, self._terminated[row], self._truncated[row], seed, infos))
         return made
 
     def _read_states(self) -> Array:

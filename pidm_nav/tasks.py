@@ -141,7 +141,7 @@ _2D: dict[str, Any] = {
 }
 _3D: dict[str, Any] = {
     "world": "pidm_nav.world3d.env:World3D",
-    "entry_point": "pidm_nav.world3d.env:make_env",
+    "entry_point": "pidm_nav.world3d.env:NavEnv3D",
     "rows": 1,  # each row has its own engine
     "flags": (6, 1),
     "experts": ("scripted",),

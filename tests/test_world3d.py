@@ -20,7 +20,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from pidm_nav.world3d.env import NavEnv3D, make_env
+from pidm_nav.world3d.env import NavEnv3D
 from pidm_nav.world3d.levels import LEVELS, NEAR, TOUCH
 
 pytest.importorskip("vizdoom", reason="the extra 3d is not installed")
@@ -36,7 +36,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Any]:
     made: list[NavEnv3D] = []
 
     def build(task: str = "tour-3d", **arguments: Any) -> NavEnv3D:
-        made.append(make_env(task=task, **arguments))
+        made.append(NavEnv3D(task=task, **arguments))
         return made[-1]
 
     yield build
@@ -172,7 +172,7 @@ def test_milestones_come_in_order_and_are_seen_to(make: Any) -> None:
 
 
 def test_places_count_from_as_near_as_said() -> None:
-    env = make_env(task="tour-3d", obs_type="state")  # what is asked here needs no engine
+    env = NavEnv3D(task="tour-3d", obs_type="state")  # what is asked here needs no engine
     from pidm_nav.world3d.engine import Pose
 
     milestones = {milestone.kind: milestone for milestone in env.level.milestones}
@@ -231,7 +231,7 @@ def test_a_window_shows_the_world(make: Any) -> None:
 )
 def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make_env(**arguments)
+        NavEnv3D(**arguments)
 
 
 def test_wrong_actions_and_times_are_named(make: Any) -> None:
@@ -258,7 +258,7 @@ class TestProcesses:
     def test_close_leaves_no_process_and_no_file_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        env = make_env(task="zigzag-3d")
+        env = NavEnv3D(task="zigzag-3d")
         assert not _engines(os.getpid())  # an environment that has not begun has no engine
         for _ in range(2):
             env.reset(seed=0)
@@ -283,8 +283,8 @@ class TestProcesses:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
     def test_a_killed_process_takes_its_engine_along_and_leaves_nothing(self, tmp_path: Path, number: int) -> None:
         program = (
-            "import sys\nfrom pidm_nav.world3d.env import make_env\n"
-            "env = make_env(task='zigzag-3d'); env.reset(seed=0); print('running', flush=True); sys.stdin.read()"
+            "import sys\nfrom pidm_nav.world3d.env import NavEnv3D\n"
+            "env = NavEnv3D(task='zigzag-3d'); env.reset(seed=0); print('running', flush=True); sys.stdin.read()"
         )
         command = [sys.executable, "-c", program]
         environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -317,7 +317,7 @@ class TestProcesses:
             path.write_bytes(bytes(4096))
         try:
             with living.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
-                env = make_env(task="zigzag-3d")
+                env = NavEnv3D(task="zigzag-3d")
                 env.reset(seed=0)
                 env.close()
                 assert living.exists() and not left.exists() and not list(tmp_path.iterdir())

@@ -19,7 +19,7 @@ FEATURE_NOISE: dict[NoiseKind, tuple[float, float]] = {"iid": (1.0, 10.0), "rand
 """Default standard deviation, and after how many of them features are clipped, so that the space has finite bounds."""
 
 
-class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+class ExogenousNoise(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
     """Adds distractors to the observations; the environment itself behaves as before.
 
     State observations (D,) get `features` numbers appended: new normal noise in every step (`"iid"`), or a random
@@ -50,7 +50,7 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     ) -> None:
         pixels: dict[str, Any] = {"pixel_low": pixel_low, "pixel_high": pixel_high, "pixel_step": pixel_step}
         RecordConstructorArgs.__init__(self, kind=kind, features=features, std=std, **pixels)
-        gym.Wrapper.__init__(self, env)
+        gym.ObservationWrapper.__init__(self, env)
         if kind not in get_args(NoiseKind):
             raise ValueError(f"kind is {kind!r}: choose 'iid' or 'random_walk'")
         default_std, limit = FEATURE_NOISE[kind]
@@ -79,19 +79,14 @@ class ExogenousNoise(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode and a new random walk."""
-        observation, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
             # A spawned stream is independent of the environment's, which uses the seed itself.
             self._noise_random = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
         self._walk = None
-        return self._disturb(observation), info
+        return super().reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> tuple[NDArray[Any], Any, bool, bool, dict[str, Any]]:
-        """Step the environment and the noise."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._disturb(observation), reward, terminated, truncated, info
-
-    def _disturb(self, observation: NDArray[Any]) -> NDArray[Any]:
+    def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """Step the noise, and add it to an observation."""
         if not self._pixels:
             self._walk = self._feature_noise()
             return np.concatenate([observation, self._walk.astype(observation.dtype)])

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.goal_env import GoalEnv, RenderMode, read_action
-from pidm_nav.world2d.state import REACHED, join_state
-from pidm_nav.world2d.world import NOISE_BLOCK, Situation, World, draw_pairs
+from pidm_nav.world2d.state import REACHED, split_state
+from pidm_nav.world2d.world import NOISE_BLOCK, State, World, draw_pairs
 
 
 class NavEnv(GoalEnv):
@@ -64,7 +64,7 @@ class NavEnv(GoalEnv):
         self.action_space = world.action_space
         self._x, self._y = 0.0, 0.0
         self._goals: list[list[float]] = []
-        self._state: NDArray[np.float32] = np.empty(0, np.float32)  # empty until the first reset
+        self._state: State = np.empty(0, np.float32)  # empty until the first reset
         self._trace: list[tuple[float, float]] = []
         self._noise: list[list[float]] = []  # what is left of the block, the next step's last
 
@@ -107,10 +107,10 @@ class NavEnv(GoalEnv):
 
     def set_state(self, state: Any) -> None:
         """Put the running episode at a state vector; an impossible one is a ValueError and changes nothing."""
-        situation = self.world.check_state(state)
+        state = self.world.check_state(state)
         if not self._state.size:
             raise ValueError("set_state needs a running episode: call reset() first, or reset(options={'state': ...})")
-        self._begin(situation)
+        self._begin(state)
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state and the trace of this episode."""
@@ -118,9 +118,9 @@ class NavEnv(GoalEnv):
 
         return render_state(self.layout, self._state, size=800, trace=np.array(self._trace))
 
-    def _begin(self, situation: Situation) -> None:
-        position, goals, self._goals_reached = situation
+    def _begin(self, state: State) -> None:
+        """Put the agent into a state; what steps need of it is kept as plain numbers, which are faster than arrays."""
+        position, goals, reached = split_state(state)
         self._x, self._y = position.tolist()
         self._goals = goals.tolist()
-        self._state = join_state(position, goals, np.asarray(self._goals_reached))
-        self._trace = [(self._x, self._y)]
+        self._state, self._goals_reached, self._trace = state, int(reached), [(self._x, self._y)]

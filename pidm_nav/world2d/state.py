@@ -21,7 +21,7 @@ def state_size(num_goals: int) -> int:
     return 2 + 3 * num_goals
 
 
-def join_state(positions: Array, goals: Array, goals_reached: NDArray[np.int64]) -> NDArray[np.float32]:
+def join_state(positions: Array, goals: Array, goals_reached: int | NDArray[np.int64]) -> NDArray[np.float32]:
     """Build (..., 2 + 3G) state vectors.
 
     Args:

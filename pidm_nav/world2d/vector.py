@@ -12,8 +12,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from pidm_nav.limits import MAX_BATCH, MAX_ROWS, MAX_STEPS, check_number
-from pidm_nav.world2d.state import REACHED, current_goals, join_state, state_size
-from pidm_nav.world2d.world import NOISE_BLOCK, Situation, World, draw_pairs
+from pidm_nav.world2d.state import GOAL_X, GOAL_Y, REACHED, split_state, state_size
+from pidm_nav.world2d.world import NOISE_BLOCK, State, World, draw_pairs
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -78,7 +78,6 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._blocks = self._every * self._noise.shape[1]  # where each row's block begins
         self._cursor = np.full(num_envs, NOISE_BLOCK)  # each row's place in its block: used up
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
-        self._goals = np.zeros((num_envs, self.layout.num_goals, 2))
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
         self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
@@ -109,11 +108,8 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             )
         rows = np.flatnonzero(mask)
         self._seed_rows(seed, rows if self._begun else self._every)
-        situations = None
-        if "state" in options:
-            states = np.broadcast_to(np.asarray(options["state"]), self._state.shape)
-            situations = [self.world.check_state(state) for state in states[rows]]
-        self._begin(rows, situations)
+        given = np.broadcast_to(np.asarray(options["state"]), self._state.shape)[rows] if "state" in options else None
+        self._begin(rows, None if given is None else [self.world.check_state(state) for state in given])
         self._begun = True
         return self.world.observe(self._state), self._infos(np.full(self.num_envs, -1), mask)
 
@@ -147,10 +143,10 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         """Put the running episodes at (N, D) state vectors; an impossible one is a ValueError and changes nothing."""
         if not self._begun:
             raise ValueError("set_state needs running episodes: call reset() first")
-        situations = [self.world.check_state(state) for state in states]
-        if len(situations) != self.num_envs:
-            raise ValueError(f"{len(situations)} states for {self.num_envs} rows: give one for each row")
-        self._place(self._every, situations)
+        checked = [self.world.check_state(state) for state in states]
+        if len(checked) != self.num_envs:
+            raise ValueError(f"{len(checked)} states for {self.num_envs} rows: give one for each row")
+        self._place(self._every, checked)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """Return one RGB frame per row."""
@@ -186,27 +182,29 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             self._aim(reached)
         return reached
 
-    def _begin(self, rows: IntArray, situations: list[Situation] | None = None) -> None:
-        """Begin episodes in these rows; each row draws its own situation only where they differ."""
-        if situations is None:
+    def _begin(self, rows: IntArray, states: list[State] | None = None) -> None:
+        """Begin episodes in these rows; each row draws its own state only where they differ."""
+        if states is None:
             drawing = rows[:1] if self.world.begins_alike else rows
-            situations = [self.world.spawn(self._rngs[row]) for row in drawing.tolist()]
-        self._place(rows, situations)
+            states = [self.world.spawn(self._rngs[row]) for row in drawing.tolist()]
+        self._place(rows, states)
         self._steps[rows] = 0
         self._ended[rows] = False
 
-    def _place(self, rows: IntArray, situations: list[Situation]) -> None:
-        """Put rows into situations: one for each of them, or one for all."""
-        positions, goals, goals_reached = (np.array(part) for part in zip(*situations, strict=True))
+    def _place(self, rows: IntArray, states: list[State]) -> None:
+        """Put rows into states: one for each of them, or one for all."""
+        self._state[rows] = states
+        positions, _, self._goals_reached[rows] = split_state(np.array(states))
         self._x[rows], self._y[rows] = positions.T
-        self._goals[rows] = goals
-        self._goals_reached[rows] = goals_reached
-        self._state[rows] = join_state(positions, goals, goals_reached)
         self._aim(rows)
 
     def _aim(self, rows: IntArray) -> None:
         """Look up the current goal of these rows, which is the last one once all are reached."""
-        self._goal_x[rows], self._goal_y[rows] = current_goals(self._goals[rows], self._goals_reached[rows]).T
+        goals = np.minimum(self._goals_reached[rows], self.layout.num_goals - 1)
+        self._goal_x[rows], self._goal_y[rows] = (
+            self._state[:, GOAL_X][rows, goals],
+            self._state[:, GOAL_Y][rows, goals],
+        )
 
     def _seed_rows(self, seed: int | Sequence[int | None] | None, rows: IntArray) -> None:
         """Give rows new generators: by seed + i, by the i-th of a list, or, without a seed, only if they have none."""

@@ -15,11 +15,10 @@ from pidm_nav.limits import MAX_SIDE, check_number
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 from pidm_nav.world2d.physics import Physics
-from pidm_nav.world2d.state import POSITION, REACHED, shift_goals, split_state, state_size
+from pidm_nav.world2d.state import POSITION, REACHED, join_state, shift_goals, split_state, state_size
 
 ObsType = Literal["state", "pixels"]
-Situation = tuple[NDArray[np.float64], NDArray[np.float64], int]
-"""The agent's position (2,), the goals (G, 2) and the number of goals reached."""
+State = NDArray[np.float32]  # (D,) or (N, D), as in state.py
 
 NOISE_BLOCK = 256  # steps of noise that each row draws at a time, so that no step calls every row's generator
 
@@ -60,9 +59,7 @@ class World:
     @cached_property
     def map(self) -> Layout:
         """The map."""
-        if self.task is None:
-            return Layout.load(self.layout or "", self.room_size, self.goal_order)
-        layout = find_task(self.task).layout()
+        layout = find_task(self.task or "custom").layout(vars(self) if self.task is None else None)
         if layout is None:
             raise ValueError(f"{self.task} has no map: choose one of the 2D tasks")
         return layout
@@ -91,11 +88,11 @@ class World:
 
     @property
     def begins_alike(self) -> bool:
-        """Whether all episodes begin in the same situation."""
+        """Whether all episodes begin in the same state."""
         return not self.random_start and not self.random_goals and len(self.map.starts) == 1
 
-    def spawn(self, rng: np.random.Generator) -> Situation:
-        """Draw the situation at the beginning of an episode, with the goals away from the agent."""
+    def spawn(self, rng: np.random.Generator) -> State:
+        """Draw the state at the beginning of an episode, with the goals away from the agent."""
         starts, goals = self.map.starts, self.map.goals
         if not self.random_start:
             start = starts[rng.integers(len(starts)) if len(starts) > 1 else 0]
@@ -106,7 +103,7 @@ class World:
             goals = taken[-len(goals) :]
         if self.random_start:
             start = self._free_place(rng, goals, "start")
-        return start, goals, 0
+        return join_state(start, goals, 0)
 
     def noise(self, pairs: NDArray[np.complex64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Turn (N,) pairs of uniform numbers into N(0, noise_std) along x and y by the Box-Muller transform."""
@@ -114,7 +111,7 @@ class World:
         angle = (2.0 * np.pi) * pairs.imag
         return (radius * np.cos(angle)).astype(np.float64), (radius * np.sin(angle)).astype(np.float64)
 
-    def observe(self, states: NDArray[np.float32]) -> NDArray[Any]:
+    def observe(self, states: State) -> NDArray[Any]:
         """Return fresh observations of (D,) or (N, D) states."""
         if self.obs_type == "pixels":
             from pidm_nav.world2d.render import render_state
@@ -126,8 +123,8 @@ class World:
             return states[..., POSITION].copy()
         return shift_goals(states, -1) if self.relative_goals else states.copy()
 
-    def check_state(self, state: Any) -> Situation:
-        """Return the situation that a state vector describes; one that this task cannot be in is a ValueError."""
+    def check_state(self, state: Any) -> State:
+        """Return a given state vector as the environment has it; one that this task cannot be in is a ValueError."""
         vector, size = np.asarray(state, dtype=np.float64), state_size(self.map.num_goals)
         if vector.shape != (size,) or not np.isfinite(vector).all():
             form = "[x, y, (goal_x, goal_y, reached) for each goal]"
@@ -148,7 +145,7 @@ class World:
             goal = int(np.argmax(misplaced))
             place = f"goal {goal + 1} of the state is at {goals[goal].tolist()}"
             raise ValueError(f"{place}, where this task cannot have it: use a state of this task, or random_goals=True")
-        return position, goals, int(reached)
+        return join_state(position, goals, reached)
 
     @cached_property
     def _places(self) -> NDArray[np.float64]:

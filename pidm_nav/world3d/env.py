@@ -109,8 +109,9 @@ class NavEnv3D(GoalEnv):
 
     metadata: dict[str, Any] = {**GoalEnv.metadata, "render_fps": 12}  # noqa: RUF012
 
-    def __init__(self, world: World3D, render_mode: RenderMode | None = None) -> None:
-        self.world, self.level = world, load_level(world.task)
+    def __init__(self, render_mode: RenderMode | None = None, **arguments: Any) -> None:
+        self.world = world = World3D(**arguments)
+        self.level = load_level(world.task)
         self.layout = self.level.layout
         super().__init__(find_task(world.task).title, self.level.num_goals, render_mode)
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -242,8 +243,3 @@ class NavEnv3D(GoalEnv):
         names = [*(milestone.name for milestone in self.level.milestones), "done"]
         own = {"milestone": names[self._goals_reached], "state": self.get_state(), "tics": self._tics}
         return super()._info(reached_goal) | own
-
-
-def make_env(render_mode: RenderMode | None = None, **arguments: Any) -> NavEnv3D:
-    """Make the environment of `gym.make`, whose arguments are those of `World3D`."""
-    return NavEnv3D(World3D(**arguments), render_mode)
