@@ -110,8 +110,7 @@ class DemoDataset(Drawn):
         return f"DemoDataset({self.task}, {sizes}, actions {self.action_dim}, made by {made_by})"
 
     def _repr_html_(self) -> str:
-        shown: str = self.pictures().html(self, self[:SHOWN].plot)
-        return shown
+        return str(self.pictures().html(self, self[:SHOWN].plot))
 
     def __iter__(self) -> Iterator[Episode]:
         return iter(self.episodes)

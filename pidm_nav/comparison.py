@@ -103,8 +103,7 @@ class Comparison(Drawn):
         lines = [("th", rows[0])] + [("td", row.values()) for row in rows]
         cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line) for tag, line in lines)
         table = f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
-        shown: str = self.pictures().html(self, self.plot, table)
-        return shown
+        return str(self.pictures().html(self, self.plot, table))
 
     def frames(self, episode: int = 0, size: int = 400) -> list[NDArray[np.uint8]]:
         """Return the pictures of an episode with all policies side by side; those that are done wait for the others."""

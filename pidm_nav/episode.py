@@ -34,8 +34,7 @@ class Drawn:
         return figure
 
     def _repr_html_(self) -> str:
-        shown: str = self.pictures().html(self, self.plot)
-        return shown
+        return str(self.pictures().html(self, self.plot))
 
 
 @dataclass(frozen=True, eq=False)
