@@ -49,8 +49,7 @@ class _Arrays:
 
     @staticmethod
     def clip(value: FloatArray, low: float, high: float) -> FloatArray:
-        np.maximum(value, low, out=value)  # in place, and half the overhead of np.clip
-        return np.minimum(value, high, out=value)
+        return value.clip(low, high, out=value)  # in place; half the time of np.minimum and np.maximum
 
 
 class Physics:
@@ -85,7 +84,10 @@ class Physics:
     def touches(self, x: Number, y: Number, goal_x: Number, goal_y: Number) -> Any:
         """Return whether the agent's box overlaps the goal's, as bool or (N,) bool."""
         rint: Any = np.rint if isinstance(x, np.ndarray) else round
-        return (abs(rint(x) - goal_x) < BOX) & (abs(rint(y) - goal_y) < BOX)
+        away_x, away_y = rint(x), rint(y)  # new arrays, so what follows can be in place
+        away_x -= goal_x
+        away_y -= goal_y
+        return (abs(away_x) < BOX) & (abs(away_y) < BOX)
 
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether boxes centered on (..., 2) positions overlap a wall; far outside the room none does."""
@@ -101,11 +103,17 @@ class Physics:
         moved *= SPEED
         moved += position
         moved *= 1000.0
-        return math.clip(math.rint(moved) / 1000.0, 0.0, limit)
+        moved = math.rint(moved)
+        moved /= 1000.0
+        return math.clip(moved, 0.0, limit)
 
     def _index(self, math: Any, x: Any, y: Any) -> Any:
         """Return the index of the box centered on (x, y) in the tables, as a whole number."""
-        return math.rint(x) * self._shape[1] + math.rint(y) + self._origin
+        index = math.rint(x)
+        index *= self._shape[1]
+        index += math.rint(y)
+        index += self._origin
+        return index
 
     def _push_out(self, x: float, y: float, new_x: float, new_y: float, tries: int = MAX_PUSHES) -> tuple[float, float]:
         """Push one agent until it is free; if it never gets free, it stays at (x, y)."""
@@ -132,15 +140,15 @@ class Physics:
         push_x, push_y, solid = self._tables
         index = self._index(_Arrays, new_x, new_y).astype(np.intp)
         hit = np.flatnonzero(solid.take(index))
-        index = index[hit]
+        index = index.take(hit)
         tries = MAX_PUSHES
-        while hit.size > 16 and tries > MAX_PUSHES - 8:  # for fewer agents a loop over floats is faster
+        while hit.size > 8 and tries > MAX_PUSHES - 8:  # for fewer agents a loop over floats is faster
             tries -= 1
-            new_x[hit] = pushed_x = _push(_Arrays, x[hit], new_x[hit], push_x[index])
-            new_y[hit] = pushed_y = _push(_Arrays, y[hit], new_y[hit], push_y[index])
+            new_x[hit] = pushed_x = _push(_Arrays, x.take(hit), new_x.take(hit), push_x.take(index))
+            new_y[hit] = pushed_y = _push(_Arrays, y.take(hit), new_y.take(hit), push_y.take(index))
             index = self._index(_Arrays, pushed_x, pushed_y).astype(np.intp)
             still = np.flatnonzero(solid.take(index))
-            hit, index = hit[still], index[still]
+            hit, index = hit.take(still), index.take(still)
         for agent in hit.tolist():
             places = x.item(agent), y.item(agent), new_x.item(agent), new_y.item(agent)
             new_x[agent], new_y[agent] = self._push_out(*places, tries)

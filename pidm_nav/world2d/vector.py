@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.limits import MAX_BATCH, MAX_ROWS, MAX_STEPS, check_number
 from pidm_nav.world2d.state import GOAL_X, GOAL_Y, REACHED, split_state, state_size
-from pidm_nav.world2d.world import NOISE_BLOCK, State, World, draw_pairs
+from pidm_nav.world2d.world import NOISE_BLOCK, State, World
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -81,6 +81,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
         self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
+        self._ratios = np.arange(self.layout.num_goals + 1) / self.layout.num_goals  # by number of goals reached
         self._steps = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
 
@@ -161,11 +162,10 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         used_up = self._cursor == NOISE_BLOCK
         used_up[idle] = False  # a new episode draws where it begins before it draws noise
         if used_up.any():
-            for row in np.flatnonzero(used_up).tolist():
-                draw_pairs(self._rngs[row], self._noise[row, :NOISE_BLOCK])
-            self._cursor[used_up] = 0
-        noise = self.world.noise(self._noise.take(self._blocks + self._cursor))
-        x, y = self.world.physics.move(self._x, self._y, velocities[0], velocities[1], *noise)
+            self._draw_noise(np.flatnonzero(used_up))
+        noise = self._noise.take(self._blocks + self._cursor)
+        noise_x, noise_y = noise.real.astype(np.float64), noise.imag.astype(np.float64)
+        x, y = self.world.physics.move(self._x, self._y, velocities[0], velocities[1], noise_x, noise_y)
         touched = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
         if idle.size:
             x[idle], y[idle], touched[idle] = self._x[idle], self._y[idle], False
@@ -181,6 +181,13 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
             self._goals_reached[reached] += 1
             self._aim(reached)
         return reached
+
+    def _draw_noise(self, rows: IntArray) -> None:
+        """Give rows new blocks of noise, so many at a time that what is computed on the way stays in the cache."""
+        for begin in range(0, len(rows), 32):
+            part = rows[begin : begin + 32]
+            self._noise[part, :NOISE_BLOCK] = self.world.draw_noise([self._rngs[row] for row in part.tolist()])
+        self._cursor[rows] = 0
 
     def _begin(self, rows: IntArray, states: list[State] | None = None) -> None:
         """Begin episodes in these rows; each row draws its own state only where they differ."""
@@ -230,7 +237,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         if np.isnan(given.max()):
             row = int(np.flatnonzero(np.isnan(given).any(axis=1))[0])
             raise ValueError(f"the action of row {row} is {given[row].tolist()}: give finite numbers")
-        return np.asarray(np.clip(given, -1.0, 1.0).T.astype(np.float64, order="C"))
+        return np.asarray(given.clip(-1.0, 1.0).T.astype(np.float64, order="C"))
 
     def _infos(self, reached_goal: IntArray, mask: BoolArray | None = None) -> dict[str, Any]:
         """Return infos as Gymnasium batches them: one array per key, and under `_key` which rows have it."""
@@ -238,7 +245,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         infos: dict[str, Any] = {
             "goals_reached": self._goals_reached.copy(),
             "num_goals": np.full(self.num_envs, self.layout.num_goals),
-            "goal_ratio": self._goals_reached / self.layout.num_goals,
+            "goal_ratio": self._ratios.take(self._goals_reached),
             "is_success": self._goals_reached == self.layout.num_goals,
             "reached_goal": reached_goal,
         }

@@ -23,11 +23,6 @@ State = NDArray[np.float32]  # (D,) or (N, D), as in state.py
 NOISE_BLOCK = 256  # steps of noise that each row draws at a time, so that no step calls every row's generator
 
 
-def draw_pairs(rng: np.random.Generator, pairs: NDArray[np.complex64]) -> None:
-    """Fill (NOISE_BLOCK,) with uniform numbers in [0, 1); `World.noise` makes them normal for all rows at once."""
-    rng.random(dtype=np.float32, out=pairs.view(np.float32))
-
-
 @dataclass(frozen=True)
 class World:
     """A 2D task with its arguments, as they are passed to `gym.make`."""
@@ -105,11 +100,19 @@ class World:
             start = self._free_place(rng, goals, "start")
         return join_state(start, goals, 0)
 
-    def noise(self, pairs: NDArray[np.complex64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Turn (N,) pairs of uniform numbers into N(0, noise_std) along x and y by the Box-Muller transform."""
+    def draw_noise(self, rngs: Sequence[np.random.Generator]) -> NDArray[np.complex64]:
+        """Draw (len(rngs), NOISE_BLOCK) pairs of N(0, noise_std): the real parts along x, the imaginary ones along y.
+
+        Each generator fills a row with uniform numbers; the Box-Muller transform makes them normal in all rows at once.
+        """
+        uniform = np.empty((len(rngs), NOISE_BLOCK * 2), np.float32)
+        for rng, row in zip(rngs, uniform, strict=True):
+            rng.random(dtype=np.float32, out=row)
+        pairs = uniform.view(np.complex64)
         radius = np.sqrt(-2.0 * np.log(1.0 - pairs.real)) * self.physics.noise_std
         angle = (2.0 * np.pi) * pairs.imag
-        return (radius * np.cos(angle)).astype(np.float64), (radius * np.sin(angle)).astype(np.float64)
+        pairs.real, pairs.imag = radius * np.cos(angle), radius * np.sin(angle)
+        return pairs
 
     def observe(self, states: State) -> NDArray[Any]:
         """Return fresh observations of (D,) or (N, D) states."""
