@@ -16,6 +16,7 @@ import json
 import os
 import pkgutil
 import resource
+import runpy
 import signal
 import subprocess
 import sys
@@ -106,7 +107,10 @@ class Sandbox:
         env: dict[str, str] | None = None,
         limits: Limits | None = None,
     ) -> Ended:
-        """Run a command in a folder; a first word such as `module:function` calls a function with the other words.
+        """Run a command in a folder.
+
+        A first word such as `module:function` calls a function with the other words; one that ends with `.py` is a
+        program that gets them as its arguments.
 
         Args:
             words: the command's words.
@@ -302,7 +306,10 @@ def _call(words: list[str], notes: Path) -> int:
 
     module, _, name = words[0].partition(":")
     try:
-        if name:
+        if module.endswith(".py"):
+            sys.argv = words
+            runpy.run_path(module, run_name="__main__")
+        elif name:
             result = getattr(import_module(module), name)(*words[1:])
             WATCH.active = False
             (notes / "result.json").write_text(json.dumps(result))

@@ -200,6 +200,7 @@ def test_control_c_exits_130(monkeypatch, capsys):
 def test_a_signal_ends_a_command_with_a_word_and_without_leftovers(number, code, tmp_path):
     out = tmp_path / "run"
     words = ["train", "--demos", "zigzag/astar", "--agent", "bc", "--steps", "100000000", "--out", str(out)]
+    words += ["--log-every", "5"]
     command = [sys.executable, "-m", "pidm_nav.cli", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         log = out / "losses.jsonl"

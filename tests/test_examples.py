@@ -7,8 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
 
 FOLDER = Path(__file__).parents[1] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -31,11 +35,27 @@ def test_an_example_is_short_and_says_what_it_shows(path: Path) -> None:
     assert '"--fast"' in text
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(path: Path, tmp_path: Path) -> None:
+def _skip_without_extra(path: Path) -> None:
     extra = NEEDS.get(path.stem)
     if extra is not None and importlib.util.find_spec(extra) is None:
         pytest.skip(f"{extra} is not installed")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs(path: Path, box: "Sandbox", tmp_path: Path) -> None:
+    _skip_without_extra(path)
+    ended = box.run([str(path), "--fast"], tmp_path / "here", env={"COLUMNS": "100"})
+    assert ended.code == 0, ended.err
+    assert ended.out.strip(), "it prints nothing"
+    for name in re.findall(r"^wrote (.+)$", ended.out, re.MULTILINE):
+        assert (tmp_path / "here" / name).stat().st_size > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_in_a_fresh_process(path: Path, tmp_path: Path) -> None:
+    """It imports all that it uses, which a process that has imported everything cannot tell."""
+    _skip_without_extra(path)
     ended = subprocess.run(
         [sys.executable, str(path), "--fast"],
         cwd=tmp_path,
@@ -45,6 +65,3 @@ def test_an_example_runs(path: Path, tmp_path: Path) -> None:
         timeout=600,
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.strip(), "it prints nothing"
-    for name in re.findall(r"^wrote (.+)$", ended.stdout, re.MULTILINE):
-        assert (tmp_path / name).stat().st_size > 1000

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,21 @@ from safetensors.torch import load, save
 import pidm_nav  # noqa: F401 (registers the ids)
 from pidm_nav.agents import AGENTS, BC, NavPolicy, load_agent, train
 from pidm_nav.agents.networks import Encoder
+from pidm_nav.agents.predictors import LearnedPredictor
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
 
 ENV_ID = "PIDMNav-FourRoom-v0"
 TINY: dict[str, Any] = {"steps": 5, "batch_size": 32}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches() -> Iterator[None]:
+    """A predictor that learns takes its many steps in a second; no test here asks what it has learned."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LearnedPredictor, "batch_size", 8)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,15 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import tyro
 
 from pidm_nav.cli import COMMANDS, describe, load_command
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -37,8 +41,22 @@ def _program(path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if _program(path).strip()], ids=_name)
-def test_python_blocks_run(path: Path, tmp_path: Path) -> None:
+PROGRAMS = [path for path in PAGES if _program(path).strip()]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=_name)
+def test_python_blocks_run(path: Path, box: "Sandbox", tmp_path: Path) -> None:
+    script = tmp_path / f"{path.stem}.md.py"
+    script.write_text(_program(path), encoding="utf-8")
+    folder = tmp_path / "here"
+    ended = box.run([str(script)], folder, env={"MINARI_DATASETS_PATH": str(folder / "minari")})
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PROGRAMS, ids=_name)
+def test_python_blocks_run_in_a_fresh_process(path: Path, tmp_path: Path) -> None:
+    """They import all that they use, which a process that has imported everything cannot tell."""
     script = tmp_path / f"{path.stem}.md.py"
     script.write_text(_program(path), encoding="utf-8")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINARI_DATASETS_PATH": str(tmp_path / "minari")}

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from websockets.sync.client import ClientConnection, connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MAZE = {"task": "maze"}
+PAUSE = threading.Event()
 
 
 class Server:
@@ -298,6 +300,7 @@ def wait_for(server: Server, name: str) -> dict[str, Any]:
         (run,) = [run for run in server.ask("/api/trainings") if run["name"] == name]
         if run["status"] != "running":
             return run
+        PAUSE.wait(0.1)  # asking without a pause would take the processor from the training
 
 
 @pytest.fixture(scope="module")
@@ -317,6 +320,7 @@ def agents(server: Server) -> list[str]:
         assert run["status"] == "done", run
         assert run["loss"][-1][0] == 40
         while len(run["goal_ratio"]) < 5:  # the last agent is evaluated after its process has ended
+            PAUSE.wait(0.1)
             run = wait_for(server, name)
         assert [step for step, _ in run["goal_ratio"]] == [8, 16, 24, 32, 40]
     return list(names)

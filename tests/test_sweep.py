@@ -225,12 +225,15 @@ def start(out: Path, file: Path) -> "subprocess.Popen[str]":
     return process
 
 
-def test_a_killed_sweep_goes_on_to_the_same_results(file: Path, tmp_path: Path) -> None:
+def test_a_killed_sweep_goes_on_to_the_same_results(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = start(tmp_path / "killed", file)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     done = scores(tmp_path / "killed")
     assert 2 <= len(done) < 12
+    monkeypatch.setattr(experiments, "run_local", lambda function, jobs, workers: here(function, jobs))
     main(command(tmp_path / "killed", file))
     run_sweep(same(file), tmp_path / "whole", here)
     assert len(scores(tmp_path / "whole")) == 12

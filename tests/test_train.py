@@ -6,12 +6,10 @@ import math
 import os
 import signal
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -37,6 +35,9 @@ from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.evaluation import evaluate
 from pidm_nav.world2d.layout import Layout
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
 
 SMALL: dict[str, Any] = {"encoder_sizes": (64, 64), "head_sizes": (32,)}
 TINY: dict[str, Any] = {"steps": 60, "batch_size": 32, "log_every": 20, **SMALL}
@@ -117,14 +118,16 @@ train(agent, load_demos(demos), out=out, encoder_sizes=(64, 64), head_sizes=(32,
 
 
 @pytest.mark.parametrize("agent", ["bc", "pidm"])
-def test_a_killed_training_ends_with_the_same_weights(agent: str, dataset: DemoDataset, tmp_path: Path) -> None:
+def test_a_killed_training_ends_with_the_same_weights(
+    agent: str, dataset: DemoDataset, box: "Sandbox", tmp_path: Path
+) -> None:
     demos = tmp_path / "demos.npz"
     save_demos(dataset, demos)
     out = tmp_path / "run"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", KILLED, agent, str(demos), str(out)]
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    program = tmp_path / "killed.py"
+    program.write_text(KILLED)
+    done = box.run([str(program), agent, str(demos), str(out)], tmp_path)
+    assert done.code == -signal.SIGKILL, done.err
     assert not (out / "agent.json").exists()
     settings = {"steps": 400, "batch_size": 32, "save_every": 100, "log_every": 50, "average": 0.9, **SMALL}
     settings["checkpoints"] = (350,)
@@ -238,15 +241,17 @@ for size in (0, 100, 20_000):
 """
 
 
-def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, box: "Sandbox", tmp_path: Path) -> None:
     demos, out = tmp_path / "demos.npz", tmp_path / "run"
     save_demos(dataset, demos)
     train("bc", dataset, out=out, **TINY)
     before = contents(out)
     words = ["train", "--agent", "bc", "--demos", str(demos), "--out", str(out), "--force", "--steps", "4"]
     words += ["--log-every", "1", "--save-every", "2"]
-    done = subprocess.run([sys.executable, "-c", FULL_DISKS, *words], check=False, capture_output=True, text=True)
-    nothing, losses, state = done.stderr.split("\n2\n")[:3]
+    program = tmp_path / "full.py"
+    program.write_text(FULL_DISKS)
+    done = box.run([str(program), *words], tmp_path / "here")
+    nothing, losses, state = done.err.split("\n2\n")[:3]
     assert f"error: cannot write '{out}" in nothing
     assert f"error: cannot write '{out}/unfinished/losses.jsonl' (File too large)" in losses
     assert f"error: cannot write '{out}/unfinished/training.safetensors' (File too large)" in state
