@@ -67,23 +67,30 @@ def compare(runs: dict[str, Callable[[int], float]], steps: int, turns: int) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-envs", type=int, default=4096, help="number of rows of the vector environments")
+    parser.add_argument(
+        "--num-envs", type=int, nargs="+", default=[4096, 16384], help="rows of the vector environments"
+    )
     parser.add_argument("--turns", type=int, default=15, help="number of turns that each environment takes")
     options = parser.parse_args()
 
     ids = [task.env_id for task in PAPER_TASKS.values()]
     one = compare({i: single(i) for i in ["Pendulum-v1", *ids]}, 3000, options.turns)
-    vector = compare({i: many(i, options.num_envs) for i in ["CartPole-v1", *ids]}, 256, options.turns)
+    measured = [("gym.make", 1, one)]
+    for num_envs in options.num_envs:
+        steps = max(8, 256 * 4096 // num_envs)
+        vector = compare({i: many(i, num_envs) for i in ["CartPole-v1", *ids]}, steps, options.turns)
+        measured.append(("gym.make_vec", num_envs, vector))
     rows = [
         {
             "made by": how,
             "environment": env_id,
             "rows": num_envs,
             "µs per step": f"{seconds * 1e6:,.1f}",
+            "ns per agent step": f"{seconds / num_envs * 1e9:,.1f}",
             "agent steps per second": f"{num_envs / seconds:,.0f}",
             "times the reference": f"{ratio:.2f}",
         }
-        for how, num_envs, results in (("gym.make", 1, one), ("gym.make_vec", options.num_envs, vector))
+        for how, num_envs, results in measured
         for env_id, (seconds, ratio) in results.items()
     ]
     print_table(rows)

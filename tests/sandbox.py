@@ -297,7 +297,7 @@ def _run_inline() -> None:
         for job in jobs:
             yield job, engines.attempt(function, job)
 
-    experiments.run_local = quickstart.run_local = run_here
+    engines.run_local = experiments.run_local = quickstart.run_local = run_here
 
 
 def _call(words: list[str], notes: Path) -> int:

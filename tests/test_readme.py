@@ -46,10 +46,13 @@ PROGRAMS = [path for path in PAGES if _program(path).strip()]
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=_name)
 def test_python_blocks_run(path: Path, box: "Sandbox", tmp_path: Path) -> None:
+    from sandbox import Limits
+
     script = tmp_path / f"{path.stem}.md.py"
     script.write_text(_program(path), encoding="utf-8")
     folder = tmp_path / "here"
-    ended = box.run([str(script)], folder, env={"MINARI_DATASETS_PATH": str(folder / "minari")})
+    store = {"MINARI_DATASETS_PATH": str(folder / "minari")}
+    ended = box.run([str(script)], folder, env=store, limits=Limits(inline=True))
     assert ended.code == 0, ended.err
 
 

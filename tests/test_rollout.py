@@ -1,7 +1,9 @@
 """Rollouts of any policy: the same episodes as a plain Gymnasium loop, and figures that follow from them."""
 
 import dataclasses
+import gc
 import sys
+import tracemalloc
 
 import gymnasium as gym
 import numpy as np
@@ -177,6 +179,34 @@ def test_a_video_of_any_episode(tmp_path):
     assert len(result.frames(1, 64)) == result.length[1] + 1
     with pytest.raises(ValueError, match="no episode 2"):
         result.video(tmp_path / "none.gif", episode=2)
+
+
+def test_nothing_of_an_evaluation_stays_when_its_result_is_let_go():
+    """However many episodes were evaluated, only the numbers that are kept of them take memory."""
+    expert, held = AStarExpert("zigzag"), []
+
+    def evaluate_often(times):
+        for seed in range(times):
+            held.append(evaluate(expert, "zigzag", 20, 1000 * seed).mean_goal_ratio)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    evaluate_often(1)  # plans and imports are kept
+    tracemalloc.start()
+    try:
+        result = evaluate(expert, "zigzag", 20)
+        size = tracemalloc.get_traced_memory()[0]
+        del result
+        before = evaluate_often(1)
+        tracemalloc.reset_peak()
+        evaluate_often(1)
+        peak_of_one = tracemalloc.get_traced_memory()[1]
+        after = evaluate_often(6)
+        peak_of_many = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert after - before < size / 4  # of seven evaluations
+    assert peak_of_many - peak_of_one < size / 2
 
 
 def test_what_cannot_be_is_refused():
