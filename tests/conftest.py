@@ -38,7 +38,8 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def box() -> "Iterator[Sandbox]":
     """A process that runs commands in forks of itself, which saves their imports."""
-    from sandbox import Sandbox  # needs Unix, unlike most tests
+    pytest.importorskip("resource", reason="forks need Unix")
+    from sandbox import Sandbox
 
     sandbox = Sandbox()
     yield sandbox

@@ -49,7 +49,7 @@ def make_originals(box: Sandbox, folder: Path) -> None:
     run("collect", *custom, "--out", "custom/d.npz")
     run("record", "--write-mapping", "mapping/mapping.json")
     for kind, options in KINDS.items():
-        run("originals:train_small", "train", "--demos", "demos/d.npz", *options, "--out", f"{kind}/agent")
+        run("train", "--demos", "demos/d.npz", *options, "--out", f"{kind}/agent")
     run("sweep", "--demos", "demos/d.npz", *SWEEP, "--keep-agents", "kept/agents", "--out", "sweep/results")
     run("originals:stop_training", str(folder / "demos" / "d.npz"), str(folder / "resume" / "run"))
     pixels = ["--task", "zigzag", "--episodes", "1", "--obs-type", "pixels", "--image-size", "32"]
@@ -115,15 +115,6 @@ def stop_training(demos: str, out: str) -> None:
         _train(demos, out, on_checkpoint=stop)
     except Stopped:
         return
-
-
-def train_small(*words: str) -> None:
-    """Run a command that trains, with small batches for a predictor that learns."""
-    from pidm_nav.agents.predictors import LearnedPredictor
-    from pidm_nav.cli import main
-
-    LearnedPredictor.batch_size = 8
-    main(list(words))
 
 
 def resume_training(demos: str, out: str) -> str:

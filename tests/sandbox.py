@@ -67,7 +67,7 @@ class Limits:
     file_bytes: int | None = None  # size beyond which files cannot grow, as on a full disk
     seconds: float | None = None  # of processor time
     megabytes: int | None = None  # of memory beyond what the server has
-    inline: bool = False  # run the jobs of a sweep in this process instead of in workers
+    inline: bool = False  # run the jobs of a sweep in this process instead of in workers, and learn from small batches
 
 
 @dataclass
@@ -290,6 +290,7 @@ def _limit(limits: Limits) -> None:
 
 
 def _run_inline() -> None:
+    from pidm_nav.agents.predictors import LearnedPredictor
     from pidm_nav.commands import experiments
     from pidm_nav.experiments import engines, quickstart
 
@@ -298,6 +299,7 @@ def _run_inline() -> None:
             yield job, engines.attempt(function, job)
 
     engines.run_local = experiments.run_local = quickstart.run_local = run_here
+    LearnedPredictor.batch_size = 8  # its thousands of steps take most of the time of small runs
 
 
 def _call(words: list[str], notes: Path) -> int:

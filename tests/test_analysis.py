@@ -2,9 +2,6 @@
 
 import csv
 import dataclasses
-import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -497,15 +494,17 @@ def test_images_are_refused(tmp_path, command):
         run(command, "--demos", tmp_path / "images.npz", "--out", tmp_path / "out")
 
 
-def test_a_full_disk_leaves_the_old_figure_and_is_told_with_its_name(tmp_path, files):
-    (tmp_path / "gap.png").write_text("old")
-    words = ["analyze", "gap", "--demos", str(files["zigzag"]), "--clusters", "20", "--out", str(tmp_path)]
-    full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
-    command = [sys.executable, "-m", "pidm_nav.cli", *words]
-    done = subprocess.run(command, preexec_fn=full, capture_output=True, text=True)
-    told = f"error: cannot write '{tmp_path / 'gap.png'}' (File too large): choose another place\n"
-    assert (done.returncode, done.stderr) == (2, told)
-    assert [path.name for path in tmp_path.iterdir()] == ["gap.png"] and (tmp_path / "gap.png").read_text() == "old"
+def test_a_full_disk_leaves_the_old_figure_and_is_told_with_its_name(tmp_path, files, box):
+    from sandbox import Limits
+
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "gap.png").write_text("old")
+    words = ["analyze", "gap", "--demos", str(files["zigzag"]), "--clusters", "20", "--out", str(out)]
+    done = box.run(words, out, limits=Limits(file_bytes=2000))
+    told = f"error: cannot write '{out / 'gap.png'}' (File too large): choose another place\n"
+    assert (done.code, done.err) == (2, told)
+    assert [path.name for path in out.iterdir()] == ["gap.png"] and (out / "gap.png").read_text() == "old"
 
 
 def test_what_cannot_work_is_refused_before_any_work(tmp_path, files):
