@@ -11,7 +11,7 @@ from torch import nn
 from pidm_nav.agents import PIDM, PIDMConfig, TrainConfig, train
 from pidm_nav.agents.loop import make_samples
 from pidm_nav.agents.networks import Encoder
-from pidm_nav.agents.predictors import Oracle
+from pidm_nav.agents.predictors import LearnedPredictor, Oracle
 from pidm_nav.demos.dataset import DemoDataset, Episode
 
 OBSERVATION = spaces.Box(-10, 10, (2,), np.float32)
@@ -183,8 +183,9 @@ def test_features_that_hardly_ever_change_are_not_seen() -> None:
         {"predictor": "learned", "end_to_end": True},
     ],
 )
-def test_other_ways_to_train_learn_a_path(options: dict[str, object]) -> None:
+def test_other_ways_to_train_learn_a_path(options: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     """One path round a circle: any future that lies ahead on it gives the action."""
+    monkeypatch.setattr(LearnedPredictor, "batch_size", 32)  # enough for a circle
     angle = np.linspace(0, 2 * np.pi, 61)
     episodes = []
     for seed in range(3):

@@ -35,7 +35,7 @@ def done(tmp_path_factory) -> tuple[Path, str]:
     with pytest.MonkeyPatch.context() as patch:
         shown: list[str] = []
         patch.setattr("sys.stdout.write", lambda text: shown.append(text) or len(text), raising=False)
-        main(["quickstart", "--fast", "--out", str(folder)])
+        main(["quickstart", "--fast", "--out", str(folder), "--jobs", "1"])
     return folder, "".join(shown)
 
 
