@@ -81,7 +81,6 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
         self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
-        self._ratios = np.arange(self.layout.num_goals + 1) / self.layout.num_goals  # by number of goals reached
         self._steps = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
 
@@ -247,7 +246,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         infos: dict[str, Any] = {
             "goals_reached": self._goals_reached.copy(),
             "num_goals": np.full(self.num_envs, self.layout.num_goals),
-            "goal_ratio": self._ratios.take(self._goals_reached),
+            "goal_ratio": self._goals_reached / self.layout.num_goals,
             "is_success": self._goals_reached == self.layout.num_goals,
             "reached_goal": reached_goal,
         }
