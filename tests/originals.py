@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import threading
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +118,19 @@ def stop_training(demos: str, out: str) -> None:
         _train(demos, out, on_checkpoint=stop)
     except Stopped:
         return
+
+
+def run_and_signal(number: str, pattern: str, files: str, *words: str) -> None:
+    """Run a command in a process that gets a signal as soon as so many files match a pattern and hold something."""
+    from pidm_nav.cli import main
+
+    def watch() -> None:
+        while sum(os.path.getsize(path) > 0 for path in glob(pattern)) < int(files):  # none that is hidden
+            threading.Event().wait(0.02)
+        os.kill(os.getpid(), int(number))
+
+    threading.Thread(target=watch, daemon=True).start()
+    main(list(words))
 
 
 def resume_training(demos: str, out: str) -> str:

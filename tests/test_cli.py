@@ -195,30 +195,23 @@ def test_control_c_exits_130(monkeypatch, capsys):
         main(["doctor", "--debug"])
 
 
-STOPPED = """
-import os, sys, threading
-from pathlib import Path
-from pidm_nav.cli import main
-
-log = Path(sys.argv[sys.argv.index("--out") + 1], "losses.jsonl")
-
-def stop():
-    while not (log.exists() and log.read_text()):  # until it trains
-        threading.Event().wait(0.02)
-    os.kill(os.getpid(), int(sys.argv[1]))
-
-threading.Thread(target=stop, daemon=True).start()
-main(sys.argv[2:])
-"""
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_command_with_a_word_and_without_leftovers(number, code, box, tmp_path):
-    out = tmp_path / "run"
-    words = ["train", "--demos", "zigzag/astar", "--agent", "bc", "--steps", "100000000", "--out", str(out)]
-    program = tmp_path / "stopped.py"
-    program.write_text(STOPPED)
-    ended = box.run([str(program), str(int(number)), *words, "--log-every", "5"], tmp_path / "here")
+    words = [
+        "train",
+        "--demos",
+        "zigzag/astar",
+        "--agent",
+        "bc",
+        "--steps",
+        "100000000",
+        "--log-every",
+        "5",
+        "--out",
+        "run",
+    ]
+    signaled = ["originals:run_and_signal", str(int(number)), "run/losses.jsonl", "1"]  # when it trains
+    ended = box.run([*signaled, *words], tmp_path / "here")
     assert ended.code == code, ended.err
     assert ended.err.endswith("stopped\n") and "Traceback" not in ended.err
     assert not [path for path in tmp_path.rglob(".*") if ".tmp" in path.name or path.name.endswith(".lock")]

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -35,6 +35,9 @@ from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.sweep import Job, Sweep, run_job, run_sweep, sample_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.tasks import PAPER_TASKS
+
+if TYPE_CHECKING:
+    from sandbox import Ended, Sandbox
 
 
 @pytest.fixture(scope="module")
@@ -214,23 +217,16 @@ def same(file: Path) -> Sweep:
     return Sweep(demos=(str(file),), checkpoint_fractions=(), **size)
 
 
-def start(out: Path, file: Path) -> "subprocess.Popen[str]":
-    """A sweep in a process of its own, of which two jobs are done."""
-    words = [sys.executable, "-m", "pidm_nav.cli", *command(out, file, "--jobs", "1")]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    for number in (1, 2):
-        line = process.stdout.readline()
-        assert line.startswith(f"{number}/12 "), line + process.stdout.read()
-    return process
+def stop(box: "Sandbox", out: Path, file: Path, number: int) -> "Ended":
+    """Send a signal to a sweep of which two jobs are done, and wait until its process and its worker have ended."""
+    signaled = ["originals:run_and_signal", str(int(number)), "jobs/*.json", "2"]
+    return box.run([*signaled, *command(out, file, "--jobs", "1")], out)
 
 
 def test_a_killed_sweep_goes_on_to_the_same_results(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, box: "Sandbox", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = start(tmp_path / "killed", file)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    assert stop(box, tmp_path / "killed", file, signal.SIGKILL).code == -signal.SIGKILL
     done = scores(tmp_path / "killed")
     assert 2 <= len(done) < 12
     monkeypatch.setattr(experiments, "run_local", lambda function, jobs, workers: here(function, jobs))
@@ -242,13 +238,14 @@ def test_a_killed_sweep_goes_on_to_the_same_results(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_leaves_a_message_and_a_folder_to_go_on_with(number: int, file: Path, tmp_path: Path) -> None:
-    process = start(tmp_path, file)
-    process.send_signal(number)
-    output, _ = process.communicate()  # also ends when the workers do, which hold the pipe
-    assert process.returncode == 128 + number, output
+def test_a_stop_leaves_a_message_and_a_folder_to_go_on_with(
+    number: int, file: Path, box: "Sandbox", tmp_path: Path
+) -> None:
+    ended = stop(box, tmp_path / "out", file, number)
+    output = ended.out + ended.err
+    assert ended.code == 128 + number and ended.out.startswith("1/12 "), output
     assert "of 12 jobs are done and safe" in output and "Traceback" not in output
-    assert 2 <= len(read_results(tmp_path)[0]) < 12
+    assert 2 <= len(read_results(tmp_path / "out")[0]) < 12
 
 
 @pytest.mark.slow
