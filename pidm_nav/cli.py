@@ -11,11 +11,15 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pidm_nav.console import printable, say
 from pidm_nav.version import __version__
+
+if TYPE_CHECKING:
+    from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructTypeInfo
 
 GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
     "Start here": {
@@ -48,6 +52,15 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "analyze horizon": "analysis:Horizon",
         "analyze theory": "analysis:Theory",
     },
+}
+PLAINER = {  # what the parser says, and how it is told
+    r"^Error parsing ([A-Z]\w*: )?": "",
+    r"invalid literal for int\(\) with base 10: ('.*')": r"\1 is not a whole number",
+    r"could not convert string to float: ('.*')": r"\1 is not a number",
+    r"no type matching INT could be instantiated from \[('.*')\]\.": r"\1 is not a whole number",
+    r"no type matching FLOAT could be instantiated from \[('.*')\]\.": r"\1 is not a number",
+    r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
+    r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }
 COMMANDS = {words: reference for group in GROUPS.values() for words, reference in group.items()}
 
@@ -106,6 +119,8 @@ def _run(words: list[str]) -> None:
         print(f"pidm-nav {__version__}")
     elif first in ("", "-h", "--help"):
         _overview(list(COMMANDS))
+    elif first == "completion":
+        _print_completion(" ".join(words[1:]))
     elif both in COMMANDS:
         _call(both, words[2:])
     elif first in COMMANDS:
@@ -129,7 +144,7 @@ def _call(words: str, arguments: list[str]) -> None:
         command = command.form(arguments)
     told = io.StringIO()
     try:
-        with contextlib.redirect_stderr(told):
+        with contextlib.redirect_stderr(told), _optional_options():
             parsed = tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments)
     except SystemExit as end:
         if not end.code:  # --help
@@ -138,11 +153,61 @@ def _call(words: str, arguments: list[str]) -> None:
     parsed.run()
 
 
+def _optional_options() -> ConstructorRegistry:
+    """Let help texts say nothing of None where an option has no value by default: its description says what is done."""
+    import tyro
+    from tyro.constructors import ConstructorRegistry, StructConstructorSpec
+
+    registry, asked = ConstructorRegistry(), []
+
+    @registry.struct_rule
+    def rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+        if asked:
+            return None  # the usual rules are asked below
+        asked.append(info)
+        spec = ConstructorRegistry.get_struct_spec(info)
+        asked.clear()
+        if not isinstance(spec, StructConstructorSpec):
+            return None
+        unset = tyro.conf.arg(help_behavior_hint="")
+        fields = (
+            replace(each, type=Annotated[each.type, tyro.conf.DisallowNone, unset]) if each.default is None else each
+            for each in spec.fields
+        )
+        return replace(spec, fields=tuple(fields))
+
+    return registry
+
+
 def _unboxed(box: str) -> str:
-    """Return the first paragraph in a box of tyro's, without its frame, its title and the help text at its end."""
+    """Return the first paragraph in a box of tyro's, and what it suggests, without its frame, title and help texts."""
     lines = [line.strip(" │|") for line in box.splitlines()[1:]]
-    text = "\n".join(line if line.strip("─-╰╯+") else "" for line in lines).strip().partition("\n\n")[0]
-    return re.sub(r"^Error parsing ([A-Z]\w*: )?", "", text.replace("\n", " "))
+    text = "\n".join(line if line.strip("─-╰╯+") else "" for line in lines).strip()
+    meant = re.search(r"Perhaps you meant:\s+(--[\w-]+)", text)
+    text = text.partition("\n\n")[0].replace("\n", " ")
+    for pattern, plainer in PLAINER.items():
+        text = re.sub(pattern, plainer, text)
+    choices = re.search(r"\. Expected one of \((.*)\)\.", text)  # in any order
+    if choices:
+        named = sorted(set(re.findall("[\\w-]+", choices[1])) - {"None"})
+        text = text.replace(choices[0], f": choose one of {', '.join(named)}")
+    return f"{text}: did you mean {meant[1]}?" if meant else text
+
+
+def _print_completion(shell: str) -> None:
+    """Print a script that lets a shell complete commands and options."""
+    from tyro.extras import SubcommandApp
+
+    if shell not in ("bash", "zsh"):
+        raise ValueError(f"there is no completion for '{shell}': give bash or zsh, as in pidm-nav completion bash")
+    apps = {"": SubcommandApp()}
+    for words in COMMANDS:
+        family, _, name = words.rpartition(" ")
+        if family not in apps:
+            apps[family] = apps[""].command(SubcommandApp(), name=family)
+        command = load_command(words)
+        apps[family].command(command.form(["--help"]) if hasattr(command, "form") else command, name=name)
+    apps[""].cli(prog="pidm-nav", args=["--tyro-print-completion", shell])
 
 
 def _overview(names: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,14 +56,15 @@ def test_family_shows_only_its_own(capsys):
     assert "quickstart" not in shown
 
 
-def test_version(capsys):
-    assert run("--version") == 0
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version(option, capsys):
+    assert run(option) == 0
     assert capsys.readouterr().out == f"pidm-nav {__version__}\n"
 
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_has_help(words, capsys):
-    assert run(*words.split(), "--help") == 0
+    assert run("help", *words.split()) == 0
     shown = capsys.readouterr().out
     assert f"usage: pidm-nav {words}" in shown
     assert "Example: pidm-nav" in " ".join(shown.split())
@@ -74,6 +76,7 @@ def test_every_option_says_what_it_is(words, capsys):
     run(*words.split(), "--help")
     shown = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert not re.search(r"--[a-z-]+ (\S+ )?\((default|required)", shown)
+    assert "default: None" not in shown and "{None" not in shown.replace("--gradient-clip {None}|FLOAT", "")
     assert not re.search(r"colour|behaviour|centre|neighbour|normalis|licence", shown)
 
 
@@ -132,18 +135,44 @@ def test_unknown_command_that_is_like_no_other(capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["doctor", "--nonsense"], "--nonsense"),
-        (["collect", "--task", "maze"], "--out"),
-        (["collect", "--out", "x.npz", "--episodes", "many"], "--episodes"),
-        (["collect", "--out", "x.npz", "--expert", "nobody"], "nobody"),
-        (["demos", "convert", "one.npz"], "OUT"),
+        ("doctor --nonsense", "Unrecognized options: --nonsense"),
+        ("collect --epsiodes 3", "Unrecognized options: --epsiodes, 3: did you mean --episodes?"),
+        ("train --agent bc --demos maze/astar --predictor learned", "Unrecognized options: --predictor, learned"),
+        ("collect --task maze", "--out STR is missing: The .npz or .hdf5 file to write, or minari:ID"),
+        ("collect --out", "--out needs a value"),
+        ("collect --out x.npz --episodes many", "--episodes: 'many' is not a whole number"),
+        ("record --size 3.5", "--size: '3.5' is not a whole number"),
+        ("record --fps fast", "--fps: 'fast' is not a number"),
+        ("collect --out x.npz --expert me", "'--expert': choose one of astar, human-like, play, scripted"),
+        ("demos convert one.npz", "OUT is missing: "),
     ],
 )
 def test_wrong_options_are_told_in_one_line(words, told, capsys):
-    assert run(*words) == 2
+    assert run(*words.split()) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
     assert told in error
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_commands_and_options(shell, capsys):
+    assert run("completion", shell) == 0
+    script = capsys.readouterr().out
+    assert all(word in script for words in COMMANDS for word in words.split())
+    assert "--learning-rate" in script  # one of those that depend on the agent
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_the_script_for_bash_completes(capsys):
+    run("completion", "bash")
+    asked = "COMP_WORDS=(pidm-nav demos re); COMP_CWORD=2; _tyro_pidm_nav; echo ${COMPREPLY[@]}"
+    ended = subprocess.run(["bash", "-c", f"{capsys.readouterr().out}\n{asked}"], capture_output=True, text=True)
+    assert ended.stdout.split() == ["replay"]
+
+
+def test_other_shells_are_refused(capsys):
+    assert run("completion", "fish") == 2
+    assert "give bash or zsh" in capsys.readouterr().err
 
 
 def test_error_is_one_sentence_on_stderr(capsys):
