@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.files import atomic_file
+from pidm_nav.files import atomic_file, writable_folder
 
 if TYPE_CHECKING:
     import pygame
@@ -24,12 +24,13 @@ Frame = NDArray[np.uint8]
 
 
 class Window:
-    """A window for frames, opened by the first `show`."""
+    """A window for frames, opened by the first `show`; frames too large for the desktop are shown smaller."""
 
     def __init__(self, title: str = "pidm-nav") -> None:
         self.title = title
         self.closed = False  # whether the user has closed it; `show` then does nothing until `close` is called
         self._screen: pygame.Surface | None = None
+        self._size = (0, 0)  # of the frames
         self._clock: pygame.time.Clock | None = None
 
     def show(self, frame: Frame, fps: float = 30) -> list[pygame.event.Event]:
@@ -39,7 +40,7 @@ class Window:
         if self.closed:
             return []
         size = frame.shape[1], frame.shape[0]
-        if self._screen is None or self._clock is None or self._screen.get_size() != size:
+        if self._screen is None or self._clock is None or self._size != size:
             try:
                 pygame.display.init()
                 # Without a display, SDL may silently choose a driver that draws nowhere.
@@ -47,11 +48,17 @@ class Window:
                     pygame.display.quit()
                     raise pygame.error("there is no display")
                 pygame.display.set_caption(self.title)
-                self._screen, self._clock = pygame.display.set_mode(size), pygame.time.Clock()
+                width, height = pygame.display.get_desktop_sizes()[0]  # less the borders and bars that windows have
+                shrink = min((width - 20) / size[0], (height - 80) / size[1], 1.0)
+                self._screen = pygame.display.set_mode((round(size[0] * shrink), round(size[1] * shrink)))
+                self._size, self._clock = size, pygame.time.Clock()
             except pygame.error as error:
                 remedy = "run this on a desktop, or use render_mode='rgb_array' or a video"
                 raise OSError(f"cannot open a window ({error}): {remedy}") from None
-        self._screen.blit(pygame.image.frombuffer(np.ascontiguousarray(frame).data, size, "RGB"), (0, 0))
+        picture = pygame.image.frombuffer(np.ascontiguousarray(frame).data, size, "RGB")
+        if self._screen.get_size() != size:
+            picture = pygame.transform.smoothscale(picture, self._screen.get_size())
+        self._screen.blit(picture, (0, 0))
         pygame.display.flip()
         events = pygame.event.get()
         self._clock.tick(fps)
@@ -100,6 +107,7 @@ def check_video_name(path: Path) -> None:
     """Refuse a file name that `write_video` cannot write to, before any work is done for it."""
     if path.suffix.lower() not in (".gif", ".mp4"):
         raise ValueError(f"cannot write a video to '{path}': its name must end in .gif or .mp4")
+    writable_folder(path.parent, "place")
 
 
 def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, every: int = 1, loss: int = 24) -> Path:

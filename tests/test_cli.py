@@ -136,7 +136,7 @@ def test_unknown_command_that_is_like_no_other(capsys):
     ("words", "told"),
     [
         ("doctor --nonsense", "Unrecognized options: --nonsense"),
-        ("collect --epsiodes 3", "Unrecognized options: --epsiodes, 3: did you mean --episodes?"),
+        ("collect --out x.npz --epsiodes 3", "Unrecognized options: --epsiodes, 3: did you mean --episodes?"),
         ("train --agent bc --demos maze/astar --predictor learned", "Unrecognized options: --predictor, learned"),
         ("collect --task maze", "--out STR is missing: The .npz or .hdf5 file to write, or minari:ID"),
         ("collect --out", "--out needs a value"),

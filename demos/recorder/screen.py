@@ -23,6 +23,7 @@ from pidm_nav.world2d.drawing import COLORS, TRACE, Color, view_room
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
 
+LOW, HIGH, MOST = 640, 800, 1600  # sides of the world between which lengths are meant, and the largest to choose
 PANEL, EDGE = 330, 24  # the width of the panel beside the world, and of its margins, in pixels
 RECENT = 90  # steps of the trace that are drawn: older ones would cost more time than a frame has
 BACK: Color = (24, 27, 34)
@@ -30,6 +31,8 @@ RAISED: Color = (42, 47, 58)
 DIM: Color = (148, 155, 170)
 LIGHT: Color = (238, 240, 244)
 GHOST: Color = (234, 118, 0)
+SUCCESS: Color = (24, 121, 60)
+FAILURE: Color = (217, 60, 48)
 
 Style = tuple[int, Color, bool]  # the size of a text, its color and whether it is bold
 TITLE, HEADING, BANNER, CAP = ((size, LIGHT, True) for size in (27, 20, 24, 14))
@@ -48,17 +51,20 @@ class Screen:
         if size is None:
             require_display()
             width, height = pygame.display.get_desktop_sizes()[0]
-            size = max(min(width - PANEL - 40, height - 120, 800), 480)
+            widest = min(width - 40 - PANEL, (width - 40) * HIGH // (HIGH + PANEL))
+            size = max(min(widest, height - 120, MOST), 480)
         check_number("--size", size, 480, MAX_SIDE)
         self.title, self.subtitle, self.controls, self.size = title, subtitle, controls, size
-        self._panel = pygame.Rect(size + EDGE, 0, PANEL - 2 * EDGE, size)
+        self._scale = size / min(max(size, LOW), HIGH)  # beside a small world all must fit, beside a large one be seen
+        self.width = size + self._px(PANEL)
+        self._panel = pygame.Rect(size + self._px(EDGE), 0, self._px(PANEL - 2 * EDGE), size)
         _font.cache_clear()  # environments that draw with pygame end it, with its fonts, when they are closed
 
     def draw(self, session: Session, reading: Reading) -> Frame:
-        """Draw a session as a (size, size + PANEL, 3) frame."""
-        frame = np.empty((self.size, self.size + PANEL, 3), dtype=np.uint8)
+        """Draw a session as a (size, width, 3) frame."""
+        frame = np.empty((self.size, self.width, 3), dtype=np.uint8)
         # The canvas shares the frame's memory: what is drawn on it is in the array.
-        self._canvas = pygame.image.frombuffer(frame.data, (self.size + PANEL, self.size), "RGB")
+        self._canvas = pygame.image.frombuffer(frame.data, (self.width, self.size), "RGB")
         self._canvas.fill(BACK)
         if session.layout is None:
             picture = pygame.surfarray.make_surface(session.person.rollout.picture(0).swapaxes(0, 1))
@@ -70,25 +76,33 @@ class Screen:
             if session.rival is not None:
                 self._draw_ghost(session.rival, session.layout)
         self._draw_banner(session)
-        top = 20 + self._write(self.title, 18, TITLE)
-        top += 14 + self._write(self.subtitle, top, SMALL)
+        top = self._px(20) + self._write(self.title, self._px(18), TITLE)
+        top += self._px(14) + self._write(self.subtitle, top, SMALL)
         top = self._draw_score(session, top)
         bottom = self._draw_commands(session, reading.device)
         bottom = self._draw_sticks(reading, session.person.has_camera, bottom)
-        message = session.problem or session.message
-        if message and bottom - top > 40:
-            self._draw_message(message, top, bottom)
+        if (session.problem or session.message) and bottom - top > self._px(40):
+            self._draw_message(session, top, bottom)
         return frame
 
+    def _px(self, length: int) -> int:
+        """Return a length that is meant for a world between LOW and HIGH."""
+        return round(length * self._scale)
+
+    def _text(self, text: str, style: Style, width: int = 0) -> pygame.Surface:
+        """Return a picture of a text, folded at this width."""
+        size, color, bold = style
+        return _glyphs(text, (self._px(size), color, bold), width)
+
     def _draw_ghost(self, rival: Rival, layout: Layout) -> None:
-        """Draw the rival on the map: a line, and a translucent box."""
+        """Draw the rival on the map: a line, and a ring, in which a player at the same place is seen."""
         view = view_room(layout.room_size, (self.size, self.size))
         points = np.stack(rival.trace[-RECENT:]) * view.scale + (view.left, view.top)
         if len(points) > 1:
             pygame.draw.aalines(self._canvas, GHOST, False, points.tolist())
-        side = max(round(BOX * view.scale), 4) * 4
+        side = max(round(1.3 * BOX * view.scale), 6) * 4
         large = pygame.Surface((side, side), pygame.SRCALPHA)
-        pygame.draw.rect(large, (*GHOST, 215), large.get_rect(), border_radius=round(0.4 * side))
+        pygame.draw.rect(large, GHOST, large.get_rect(), round(0.22 * side), border_radius=round(0.4 * side))
         ghost = pygame.transform.smoothscale(large, (side // 4, side // 4))
         self._canvas.blit(ghost, ghost.get_rect(center=points[-1].tolist()))
 
@@ -105,57 +119,68 @@ class Screen:
             return
         if session.file is not None and not session.file.is_written():
             text = "Not saved" if session.problem else "Saving ..."
-        label = _glyphs(text, BANNER)
-        pill = pygame.Surface((label.get_width() + 52, label.get_height() + 22), pygame.SRCALPHA)
-        pygame.draw.rect(pill, (*BACK, 225), pill.get_rect(), border_radius=pill.get_height() // 2)
-        pill.blit(label, (26, 11))
-        self._canvas.blit(pill, pill.get_rect(midbottom=(self.size // 2, self.size - 46)))
+        bottom = self._draw_pill(text, BACK, self.size - self._px(46))
+        if session.outcome == "success":
+            self._draw_pill("All goals reached!" if session.rival is None else "You win!", SUCCESS, bottom)
+
+    def _draw_pill(self, text: str, color: Color, bottom: int) -> int:
+        """Draw a text over the world that ends at a height; return where one above it may end."""
+        label = self._text(text, BANNER)
+        area = label.get_rect().inflate(self._px(52), self._px(22))
+        pill = pygame.Surface(area.size, pygame.SRCALPHA)
+        pygame.draw.rect(pill, (*color, 225), pill.get_rect(), border_radius=area.height // 2)
+        pill.blit(label, label.get_rect(center=pill.get_rect().center))
+        area.midbottom = (self.size // 2, bottom)
+        self._canvas.blit(pill, area)
+        return area.top - self._px(8)
 
     def _draw_score(self, session: Session, top: int) -> int:
         """Draw the episode's number and the rows of its score; return where they end."""
         wanted = session.rules.episodes
         number, of = min(session.kept + 1, wanted or sys.maxsize), f" of {wanted}" if wanted else ""
-        top += 8 + self._write(f"{'Round' if session.file is None else 'Episode'} {number}{of}", top, HEADING)
+        heading = f"{'Round' if session.file is None else 'Episode'} {number}{of}"
+        top += self._px(8) + self._write(heading, top, HEADING)
         for name, value, part, color in _score(session):
-            label = _glyphs(value, NORMAL)
+            label = self._text(value, NORMAL)
             self._canvas.blit(label, label.get_rect(topright=(self._panel.right, top)))
-            top += 8 + self._write(name, top, LABEL)
+            top += self._px(8) + self._write(name, top, LABEL)
             if part is not None:
-                bar = pygame.Rect(self._panel.left, top - 2, self._panel.width, 6)
-                pygame.draw.rect(self._canvas, RAISED, bar, border_radius=3)
+                bar = pygame.Rect(self._panel.left, top - 2, self._panel.width, self._px(6))
+                pygame.draw.rect(self._canvas, RAISED, bar, border_radius=bar.height // 2)
                 if part > 0:
-                    bar.width = max(round(bar.width * min(part, 1.0)), 6)
-                    pygame.draw.rect(self._canvas, color, bar, border_radius=3)
-                top += 12
-        return top + 4
+                    bar.width = max(round(bar.width * min(part, 1.0)), bar.height)
+                    pygame.draw.rect(self._canvas, color, bar, border_radius=bar.height // 2)
+                top += self._px(12)
+        return top + self._px(4)
 
-    def _draw_message(self, message: str, top: int, bottom: int) -> None:
+    def _draw_message(self, session: Session, top: int, bottom: int) -> None:
         """Draw a message in a box, as many lines of it as there is room for."""
-        text = _glyphs(message, NORMAL, self._panel.width - 28)
-        line = _glyphs(" ", NORMAL).get_height()
-        height = min(text.get_height(), max((bottom - top - 26) // line, 1) * line)
-        area = pygame.Rect(self._panel.left, top, self._panel.width, 20 + height)
-        pygame.draw.rect(self._canvas, RAISED, area, border_radius=9)
-        pygame.draw.rect(self._canvas, TRACE, (area.left, top, 4, area.height), border_radius=2)
-        self._canvas.blit(text, (area.left + 16, top + 10), (0, 0, text.get_width(), height))
+        text = self._text(session.problem or session.message, NORMAL, self._panel.width - self._px(28))
+        line = self._text(" ", NORMAL).get_height()
+        height = min(text.get_height(), max((bottom - top - self._px(26)) // line, 1) * line)
+        area = pygame.Rect(self._panel.left, top, self._panel.width, self._px(20) + height)
+        color = FAILURE if session.problem or session.outcome == "failure" else TRACE
+        pygame.draw.rect(self._canvas, RAISED, area, border_radius=self._px(9))
+        pygame.draw.rect(self._canvas, color, (area.left, top, self._px(4), area.height), border_radius=2)
+        self._canvas.blit(text, (area.left + self._px(16), top + self._px(10)), (0, 0, text.get_width(), height))
 
     def _draw_sticks(self, reading: Reading, has_camera: bool, bottom: int) -> int:
         """Draw where the sticks are, so that one sees at once whether a device works; return where that begins."""
-        radius, indent = 30, 76
-        name = _glyphs(reading.device, NORMAL, self._panel.width - indent)
-        how = _glyphs(self._movement(reading.device, has_camera), SMALL, self._panel.width - indent)
-        height = name.get_height() + 4 + how.get_height()
+        radius, indent, dot = self._px(30), self._px(76), self._px(10)
+        name = self._text(reading.device, NORMAL, self._panel.width - indent)
+        how = self._text(self._movement(reading.device, has_camera), SMALL, self._panel.width - indent)
+        height = name.get_height() + self._px(4) + how.get_height()
         area = pygame.Rect(self._panel.left, 0, self._panel.width, max(2 * radius, height))
-        area.bottom = bottom - 14
+        area.bottom = bottom - self._px(14)
         x, y = area.left + radius, area.centery
         pygame.draw.aacircle(self._canvas, RAISED, (x, y), radius)
         sticks = ((reading.camera, GHOST), (reading.stick, TRACE))
         for stick, color in sticks if has_camera else sticks[1:]:
-            right, down = (round(min(max(value, -1.0), 1.0) * (radius - 10)) for value in stick)
-            pygame.draw.aacircle(self._canvas, color, (x + right, y + down), 10)
+            right, down = (round(min(max(value, -1.0), 1.0) * (radius - dot)) for value in stick)
+            pygame.draw.aacircle(self._canvas, color, (x + right, y + down), dot)
         self._canvas.blit(name, (area.left + indent, y - height // 2))
-        self._canvas.blit(how, (area.left + indent, y - height // 2 + name.get_height() + 4))
-        return area.top - 10
+        self._canvas.blit(how, (area.left + indent, y + height // 2 - how.get_height()))
+        return area.top - self._px(10)
 
     def _movement(self, device: str, has_camera: bool) -> str:
         """Say what moves and turns, such as `↑←↓→ or WASD move, Shift slows`."""
@@ -177,27 +202,27 @@ class Screen:
 
     def _draw_commands(self, session: Session, device: str) -> int:
         """Draw a line per command, key caps first, without those that do nothing now; return where they begin."""
-        bottom = self.size - 16
+        bottom = self.size - self._px(16)
         for command, meaning in reversed(session.meanings().items()):
             if not meaning:
                 continue
             caps = [_key(key) for key in self.controls.keys_for(command)[:1]]
             if device != KEYBOARD:
                 caps = [_button(button, device) for button in self.controls.buttons_for(command)[:1]] + caps
-            bottom -= 34
+            bottom -= self._px(34)
             x = self._panel.left
             for cap in caps:
-                label = _glyphs(cap, CAP)
-                area = pygame.Rect(x, bottom, max(label.get_width() + 16, 28), 27)
-                pygame.draw.rect(self._canvas, RAISED, area, border_radius=6)
+                label = self._text(cap, CAP)
+                area = pygame.Rect(x, bottom, max(label.get_width() + self._px(16), self._px(28)), self._px(27))
+                pygame.draw.rect(self._canvas, RAISED, area, border_radius=self._px(6))
                 self._canvas.blit(label, label.get_rect(center=area.center))
-                x = area.right + 6
-            self._canvas.blit(_glyphs(meaning, NORMAL), (x + 5, bottom + 4))
+                x = area.right + self._px(6)
+            self._canvas.blit(self._text(meaning, NORMAL), (x + self._px(5), bottom + self._px(4)))
         return bottom
 
     def _write(self, text: str, top: int, style: Style) -> int:
         """Write a text on the panel, folded where it is too long, and return its height."""
-        label = _glyphs(text, style, self._panel.width)
+        label = self._text(text, style, self._panel.width)
         self._canvas.blit(label, (self._panel.left, top))
         return label.get_height()
 
@@ -257,8 +282,7 @@ def _button(button: str | int, device: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _glyphs(text: str, style: Style, width: int = 0) -> pygame.Surface:
-    """Return a picture of a text, folded at this width."""
+def _glyphs(text: str, style: Style, width: int) -> pygame.Surface:
     size, color, bold = style
     return _font(size, bold).render(text, True, color, wraplength=width)
 

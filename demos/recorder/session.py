@@ -24,6 +24,7 @@ from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
 from pidm_nav.tasks import Task
 
 Phase = Literal["ready", "running", "paused", "waiting", "complete", "over"]
+Outcome = Literal["", "success", "failure"]
 CATCH_UP = 8  # steps per frame of a rival that is not at its end when the person is
 NEUTRAL = 0.2  # below this deflection, a stick counts as let go
 
@@ -67,11 +68,15 @@ class Session:
         self._players: list[Player] = [self.person] if rival is None else [self.person, rival]
         self.kept = 0
         self.message = ""
+        self.outcome: Outcome = ""  # of the last episode, until the next one begins
         self.phase: Phase = "ready"
         self.results: list[str] = []  # what was said at the end of each episode
         used = file.seeds if file is not None else set()
         self._seeds: Iterator[int] = (seed for seed in count(rules.seed) if seed not in used)
         self._begin()
+        if self.person.num_goals:
+            what = "Do what Next says" if self.layout is None else "Touch the red goal"
+            self.message = f"{what}, one goal after the other"
 
     @property
     def seconds_left(self) -> float:
@@ -146,7 +151,7 @@ class Session:
         if self.file is not None and not self.file.is_written():
             return  # a finished episode is on disk before the next begins
         if self._countdown == 0 if self.rules.countdown else self._let_go and deflection > DEFLECTED:
-            self.phase, self.message = "running", ""
+            self.phase, self.message, self.outcome = "running", "", ""
 
     def _end(self) -> None:
         """End the episode, keep it if it is to be kept, and make the next one ready, when the rival has ended too."""
@@ -161,10 +166,15 @@ class Session:
         result = f"{steps}, return {self.person.total:.1f}"
         if self.person.num_goals:
             result = f"{self.person.goals_reached} of {goals} in {steps}"
+            self.outcome = "success" if episode.success else "failure"
         if self.rival is not None:
+            wins = self.rival.wins
             result = self.rival.compare(self.person)
+            self.outcome = "success" if self.rival.wins > wins else "failure"
         elif self.file is not None:
-            result = f"{f'Episode {self.kept} kept' if kept else 'Not kept, as only successes are'}: {result}"
+            incomplete = ", though not all goals are reached" if self.outcome == "failure" else ""
+            about = f"Episode {self.kept} kept{incomplete}" if kept else "Not kept, as only successes are"
+            result = f"{about}: {result}"
         self.message = result
         self.results.append(result)
         if kept and self.file is not None:
