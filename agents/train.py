@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,7 @@ def _workplace(out: Path, overwrite: bool) -> Iterator[Path]:
         with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
             replaces = (out / DESCRIPTION).exists()
             if replaces and not overwrite:
-                raise ValueError(f"{out} already holds a trained agent: choose another folder or overwrite it")
+                raise ValueError(f"{out} already holds a trained agent: choose another or give overwrite (--force)")
             folder = writable_folder(out / UNFINISHED) if replaces else out
             yield folder
             (folder / STATE_FILE).unlink(missing_ok=True)
@@ -174,6 +174,10 @@ def _workplace(out: Path, overwrite: bool) -> Iterator[Path]:
                     os.replace(folder / name, out / name)
             if replaces:
                 shutil.rmtree(folder)
+    except ValueError:
+        with suppress(OSError):
+            out.rmdir()  # a refused training leaves no empty folder
+        raise
     except OSError as error:
         if error.filename is not None or error.errno is None:  # it says itself what cannot be written
             raise

@@ -1,4 +1,4 @@
-"""The traces of demonstrations over their maps, as in the paper's Figure 4."""
+"""The traces of demonstrations over their maps, as in the paper's Figure 4; those in 3D are seen from above."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout, demo_states
 from pidm_nav.plots import demonstrator_colors, draw_room, legend_entries, panels, task_title
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import POSITION
 
@@ -26,15 +27,13 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
 
     groups: dict[Layout, dict[str, DemoDataset]] = {}
     for label, dataset in datasets.items():
-        if dataset.task not in TASKS or not TASKS[dataset.task].shows_goals:
-            raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a 2D task")
         groups.setdefault(demo_layout(dataset), {})[label] = dataset
     figure, axes = panels(len(groups), width=4.2, height=4.75, columns=4)
     for ax, (layout, members) in zip(axes, groups.items(), strict=True):
         draw_room(ax, layout)
         entries = {}
         for (label, dataset), color in zip(members.items(), demonstrator_colors(members.values()), strict=True):
-            traces = [demo_states(dataset, episode)[:, POSITION] for episode in range(len(dataset))]
+            traces = [_trace(dataset, episode, layout) for episode in range(len(dataset))]
             visited = len(np.unique(np.concatenate(traces) // CELL, axis=0))
             # The wider a dataset spreads, the deeper it lies: a narrow one would vanish under it.
             style: Any = {"zorder": 2 + 0.9 / (1 + visited), "alpha": float(np.clip(14 / len(traces), 0.3, 0.9))}
@@ -44,3 +43,13 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
         place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2, "handlelength": 1.4}
         ax.legend(handles=legend_entries(entries, linewidth=2.5), frameon=False, fontsize=9, **place)
     return figure
+
+
+def _trace(dataset: DemoDataset, episode: int, layout: Layout) -> NDArray[Any]:
+    """Return the places (T+1, 2) of an episode in pixels of its map."""
+    places = demo_states(dataset, episode)[:, POSITION]
+    if find_task(dataset.task).shows_goals:
+        return places
+    from pidm_nav.world3d.levels import UNITS
+
+    return [0.0, layout.room_size[1]] + places / (UNITS, -UNITS)  # a 3D world has units of its own, and north is up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # otherwise pygame prints a greeting
 
 Frame = NDArray[np.uint8]
+
+
+def require_display(instead: str) -> None:
+    """Start pygame's display; where there is none, an OSError says what to do instead."""
+    import pygame
+
+    named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
+    if not sys.platform.startswith("linux") or os.environ.keys() & named:  # elsewhere SDL would print its own complaint
+        with suppress(pygame.error):
+            pygame.display.init()
+            # Without a display, SDL may silently choose a driver that draws nowhere.
+            if pygame.display.get_driver() != "offscreen" or "SDL_VIDEODRIVER" in os.environ:
+                return
+        pygame.display.quit()
+    raise OSError(f"cannot open a window, as there is no display: run this on a desktop, or {instead}")
 
 
 class Window:
@@ -41,20 +57,12 @@ class Window:
             return []
         size = frame.shape[1], frame.shape[0]
         if self._screen is None or self._clock is None or self._size != size:
-            try:
-                pygame.display.init()
-                # Without a display, SDL may silently choose a driver that draws nowhere.
-                if pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
-                    pygame.display.quit()
-                    raise pygame.error("there is no display")
-                pygame.display.set_caption(self.title)
-                width, height = pygame.display.get_desktop_sizes()[0]  # less the borders and bars that windows have
-                shrink = min((width - 20) / size[0], (height - 80) / size[1], 1.0)
-                self._screen = pygame.display.set_mode((round(size[0] * shrink), round(size[1] * shrink)))
-                self._size, self._clock = size, pygame.time.Clock()
-            except pygame.error as error:
-                remedy = "run this on a desktop, or use render_mode='rgb_array' or a video"
-                raise OSError(f"cannot open a window ({error}): {remedy}") from None
+            require_display("use render_mode='rgb_array' or a video")
+            pygame.display.set_caption(self.title)
+            width, height = pygame.display.get_desktop_sizes()[0]  # less the borders and bars that windows have
+            shrink = min((width - 20) / size[0], (height - 80) / size[1], 1.0)
+            self._screen = pygame.display.set_mode((round(size[0] * shrink), round(size[1] * shrink)))
+            self._size, self._clock = size, pygame.time.Clock()
         picture = pygame.image.frombuffer(np.ascontiguousarray(frame).data, size, "RGB")
         if self._screen.get_size() != size:
             picture = pygame.transform.smoothscale(picture, self._screen.get_size())

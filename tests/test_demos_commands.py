@@ -198,7 +198,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     run("demos", "info", swings)
     assert "Pendulum-v1" in capsys.readouterr().out
     run("demos", "replay", swings, "--check")
-    assert "20 episodes simulated again from their seeds" in capsys.readouterr().out
+    assert "20 episodes simulated again, each from its seed" in capsys.readouterr().out
     run("demos", "convert", swings, back)
     assert swings.read_bytes() == back.read_bytes()
     forged = dataclasses.replace(data[1], seed=99)
@@ -420,7 +420,7 @@ def test_infos_of_every_step_are_trimmed_too(tmp_path):
 def test_a_trimmed_end_passes_the_check_and_a_trimmed_beginning_does_not(walks, refused, capsys):
     edited(walks, "--trim", ":25")
     run("demos", "replay", walks.with_name("edited.npz"), "--check")
-    assert "5 episodes simulated again from their seeds" in capsys.readouterr().out
+    assert "5 episodes simulated again, each from its seed" in capsys.readouterr().out
     edited(walks, "--trim", "3:")
     told = refused("5 of 5 episodes", "demos", "replay", walks.with_name("edited.npz"), "--check")
     assert "episode 0, step 0: the episode does not begin at the map's start" in told

@@ -15,9 +15,11 @@ from pidm_nav.demos.recorder import loop as recorder
 from pidm_nav.demos.recorder.controls import Controls, Reading
 from pidm_nav.demos.recorder.loop import Pace
 from pidm_nav.demos.recorder.players import Rival
-from pidm_nav.demos.recorder.screen import GHOST, PANEL, Screen
+from pidm_nav.demos.recorder.screen import GHOST, LOW, PANEL, SUCCESS, Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.tasks import PAPER_TASKS, find_task
+from pidm_nav.world2d.drawing import COLORS
+from pidm_nav.world2d.state import POSITION
 
 MAP = "########\n#......#\n#.A..1.#\n#......#\n########\n"
 
@@ -115,6 +117,21 @@ def test_the_ghost_is_seen_in_a_color_of_its_own():
     assert np.linalg.norm(np.array([x, y]) - trace[-1]) < np.ptp(trace, axis=0).max()
 
 
+def test_the_ghost_does_not_cover_the_person_at_the_start():
+    session = against("maze", AStarExpert("maze"))
+    frame = Screen("Maze", "race", Controls(), 800).draw(session, Reading())
+    x, y = session.person.state[POSITION].round().astype(int)
+    assert frame[y, x].tolist() == list(COLORS["agent"])
+    around = frame[y - 16 : y + 16, x - 16 : x + 16].astype(int)
+    assert (np.abs(around - GHOST).sum(axis=2) < 30).sum() > 50
+
+
+def test_a_won_round_is_celebrated():
+    session = race("zigzag", Lazy(), AStarExpert("zigzag"))
+    frame = Screen("Zigzag", "race", Controls(), 800).draw(session, Reading())
+    assert session.outcome == "success" and (np.abs(frame.astype(int) - SUCCESS).sum(axis=2) < 60).sum() > 1000
+
+
 class Still:
     """Does nothing, in any environment."""
 
@@ -129,7 +146,7 @@ def test_without_goals_the_higher_return_wins_and_giving_up_loses():
     task = dataclasses.replace(find_task("Pendulum-v1"), max_steps=20)
     session = Session(task, {}, Rules(seed=3), rival=Rival("Bot", Still(1), task.make_vec(1)))
     frame = Screen(task.title, "race", Controls(), 480).draw(session, Reading())
-    assert frame.shape == (480, 480 + PANEL, 3)
+    assert frame.shape == (480, 480 + round(PANEL * 480 / LOW), 3)
     for commands in ((), ("finish",)):
         session.tick(Reading())
         ended = len(session.results)
@@ -154,7 +171,7 @@ def test_one_races_in_3d():
     frame = Screen(task.title, "race", Controls(), 480).draw(session, Reading())
     session.close()
     assert session.results == ["A draw! You: 0 goals in 6 steps. Bot: 0 in 6."]
-    assert frame.shape == (480, 480 + PANEL, 3)
+    assert frame.shape == (480, 480 + round(PANEL * 480 / LOW), 3)
 
 
 # ---- the command

@@ -98,6 +98,7 @@ def test_page_needs_nothing_from_elsewhere(done):
     assert "<svg" in page
     assert "prefers-color-scheme: dark" in page
     assert "width=device-width" in page
+    assert "<span>--task</span>" in page  # commands are not broken within options on a phone
     for name, value in (("Seeds", "0, 1"), ("Animation", "the middle one of 8 episodes")):
         assert re.search(f"<dt>{name}</dt><dd>{value}", page)
 

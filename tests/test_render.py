@@ -211,6 +211,19 @@ def test_window_opens_late_shows_frames_and_closes(monkeypatch: pytest.MonkeyPat
     assert not pygame.display.get_init()
 
 
+def test_a_frame_larger_than_the_desktop_is_shown_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pygame
+
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setattr(pygame.display, "get_desktop_sizes", lambda: [(1366, 768)])
+    window = Window()
+    for _ in range(2):
+        window.show(np.full((800, 800, 3), 200, np.uint8), fps=1000)
+        surface = pygame.display.get_surface()
+        assert surface.get_size() == (688, 688) and surface.get_at((344, 344)).r == pytest.approx(200, abs=4)
+    window.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems need no display server")
 @pytest.mark.parametrize("driver", ["x11", None])
 def test_window_without_a_display_says_so(driver: str | None) -> None:

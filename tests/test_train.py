@@ -321,9 +321,15 @@ def test_losses_fall_and_are_written(dataset: DemoDataset, tmp_path: Path) -> No
     assert list((tmp_path / "tensorboard").glob("events.*"))
 
 
+def test_a_refused_training_leaves_no_folder(dataset: DemoDataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="too long"):
+        train("pidm", dataset, out=tmp_path / "new", horizons=(9999,), **TINY)
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_finished_folder_is_not_overwritten(dataset: DemoDataset, tmp_path: Path) -> None:
     train("retrieval-bc", dataset, out=tmp_path, **TINY)
-    with pytest.raises(ValueError, match="already holds a trained agent"):
+    with pytest.raises(ValueError, match=r"already holds a trained agent.*--force"):
         train("retrieval-bc", dataset, out=tmp_path, **TINY)
     train("bc", dataset, out=tmp_path, overwrite=True, **TINY)
     assert load_agent(tmp_path).name == "bc"

@@ -16,8 +16,9 @@ from pidm_nav.demos.recorder.controls import Controls, Reading, read_controls, w
 from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.devices import Inputs
 from pidm_nav.demos.recorder.loop import Pace, run
-from pidm_nav.demos.recorder.screen import PANEL, Screen
+from pidm_nav.demos.recorder.screen import LOW, PANEL, Screen
 from pidm_nav.demos.recorder.session import Rules, Session
+from pidm_nav.demos.traces import plot_traces
 from pidm_nav.tasks import TASKS, find_task
 
 pytest.importorskip("vizdoom", reason="the extra 3d is not installed")
@@ -86,7 +87,17 @@ def test_the_right_stick_alone_begins_an_episode_here(tmp_path: Path) -> None:
         0.0,
     ]
     frame = Screen("Tour", "test", Controls(), 480).draw(session, Reading())
-    assert frame.shape == (480, 480 + PANEL, 3) and frame[:, :480].std() > 20
+    assert frame.shape == (480, 480 + round(PANEL * 480 / LOW), 3) and frame[:, :480].std() > 20
+    session.close()
+    session.file.close()
+
+
+@pytest.mark.parametrize("size", [480, 1200])
+def test_how_to_move_and_turn_is_said_to_the_end(size: int, tmp_path: Path) -> None:
+    session = _new_session(tmp_path / "tour.npz", steps=5)
+    last = [Controls(), Controls(keys={"slow": "f"}), Controls(keys={"turn_right": "f"})]  # "..., Shift slows"
+    frames = {Screen("Tour", "test", each, size).draw(session, Reading()).tobytes() for each in last}
+    assert len(frames) == 3 and session.message == "Do what Next says, one goal after the other"
     session.close()
     session.file.close()
 
@@ -121,6 +132,9 @@ def test_the_command_collects_and_draws(tmp_path: Path, monkeypatch: pytest.Monk
         main(["demos", "replay", str(tmp_path / "changed.npz"), "--check"])
     assert "1 of 2 episodes" in capsys.readouterr().err
     assert (tmp_path / "z.gif").stat().st_size > 1000
+    (ax,) = plot_traces({"mine": data}).axes
+    first, _ = next(each.get_segments() for each in ax.collections if hasattr(each, "get_segments"))
+    np.testing.assert_allclose(first[0], find_task("zigzag-3d").layout().starts[0], atol=1)  # in pixels of the map
     with pytest.raises(SystemExit):
         main(["collect", "--task", "zigzag-3d", "--expert", "astar", "--out", str(tmp_path / "no.npz")])
     assert "no expert called 'astar' can play zigzag-3d: choose one of scripted" in capsys.readouterr().err

@@ -33,7 +33,8 @@ class DemoFile:
             stack.enter_context(only_writer(self.path, "wait until it has ended, or give another --out"))
             self._parts = [load_demos(self.path)] if self.path.exists() else []
             for part in self._parts:
-                check_environment(part, str(path), task.name, [self.env_kwargs], "give the same, or another --out")
+                remedy = "record in the same environment, or give another --out"
+                check_environment(part, str(path), task.name, [self.env_kwargs], remedy)
             stack.callback(self._finish)
             self._open = stack.pop_all()
         self._on_disk = list(self._parts)

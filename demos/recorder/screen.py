@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +16,7 @@ from pidm_nav.demos.recorder.controls import KEYBOARD, Action, Axes, Controls, R
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
 from pidm_nav.limits import MAX_SIDE, check_number
-from pidm_nav.video import Frame
+from pidm_nav.video import Frame, require_display
 from pidm_nav.world2d.drawing import COLORS, TRACE, Color, view_room
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
@@ -49,7 +47,7 @@ class Screen:
 
     def __init__(self, title: str, subtitle: str, controls: Controls, size: int | None = None) -> None:
         if size is None:
-            require_display()
+            require_display("let an expert make demonstrations with pidm-nav collect")
             width, height = pygame.display.get_desktop_sizes()[0]
             widest = min(width - 40 - PANEL, (width - 40) * HIGH // (HIGH + PANEL))
             size = max(min(widest, height - 120, MOST), 480)
@@ -128,7 +126,7 @@ class Screen:
         label = self._text(text, BANNER)
         area = label.get_rect().inflate(self._px(52), self._px(22))
         pill = pygame.Surface(area.size, pygame.SRCALPHA)
-        pygame.draw.rect(pill, (*color, 225), pill.get_rect(), border_radius=area.height // 2)
+        pygame.draw.rect(pill, (*color, 240), pill.get_rect(), border_radius=area.height // 2)
         pill.blit(label, label.get_rect(center=pill.get_rect().center))
         area.midbottom = (self.size // 2, bottom)
         self._canvas.blit(pill, area)
@@ -249,24 +247,6 @@ def _score(session: Session) -> Iterator[Row]:
         yield "Kept", kept, session.kept / wanted if wanted else 0.0, COLORS["reached"]
     elif rival is not None:
         yield "You : rival", f"{rival.wins} : {rival.losses}", None, DIM
-
-
-def require_display() -> None:
-    """Raise OSError where no window can be opened."""
-    named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
-    if not sys.platform.startswith("linux") or os.environ.keys() & named:  # elsewhere SDL would print its own complaint
-        with suppress(pygame.error):
-            pygame.display.init()
-            # With no display at hand SDL may pick a driver that draws nowhere and say nothing.
-            if pygame.display.get_driver() != "offscreen" or "SDL_VIDEODRIVER" in os.environ:
-                return
-    pygame.display.quit()
-    pygame.joystick.init()
-    device = "" if pygame.joystick.get_count() else " and no game controller"
-    raise OSError(
-        f"there is no display to open a window on{device}: run this on a desktop, "
-        "or let an expert make demonstrations with pidm-nav collect"
-    )
 
 
 def _key(name: str) -> str:

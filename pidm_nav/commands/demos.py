@@ -198,7 +198,7 @@ class Replay:
             return
         found = check_demos(dataset)
         if found.resimulated:
-            say(f"{counted(found.resimulated, 'episode')} simulated again from their seeds")
+            say(f"{counted(found.resimulated, 'episode')} simulated again, each from its seed")
         if found.tested:
             say(f"{counted(found.tested, 'episode')} tested step by step against the physics")
         for mismatch in found.mismatches[:MOST_SHOWN]:

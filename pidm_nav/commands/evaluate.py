@@ -21,7 +21,7 @@ from pidm_nav.limits import check_number
 from pidm_nav.policies import OBSERVED, load_named, named_expert
 from pidm_nav.rollout import Policy, episode_seeds, rollout
 from pidm_nav.tasks import Task, find_task
-from pidm_nav.video import check_video_name
+from pidm_nav.video import check_video_name, require_display
 
 if TYPE_CHECKING:
     from pidm_nav.agents.policy import NavPolicy
@@ -102,6 +102,8 @@ class Evaluate:
 
     def _check_files(self) -> None:
         """Refuse files that cannot be written, before any work is done for them."""
+        if self.render:
+            require_display("use --video")
         if self.video is not None:
             check_video_name(self.video)
         elif self.video_episode is not None:

@@ -17,7 +17,7 @@ from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_frames
 from pidm_nav.policies import load_named
 from pidm_nav.tasks import Task, find_task
-from pidm_nav.video import check_video_name, write_video
+from pidm_nav.video import check_video_name, require_display, write_video
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Seat:
         from pidm_nav.demos.recorder import loop, screen
         from pidm_nav.demos.recorder.devices import Inputs
 
-        screen.require_display()
+        require_display("let an expert make demonstrations with pidm-nav collect")
         inputs = Inputs(controls, self.device)
         pace = loop.Pace(session.rules.fps)
         loop.run(session, inputs, screen.Screen(session.task.title, subtitle, controls, self.size), pace)

@@ -120,9 +120,9 @@ class Train:
         else:
             agent = train(self.agent, dataset, **more)
         seconds = time.perf_counter() - began
+        learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(
-            f"{self.agent} learned {dataset.task} from {len(dataset)} demonstrations ({dataset.num_steps:,} steps) "
-            f"in {seconds:.1f} s\nsaved to {folder}; next: pidm-nav evaluate {folder}"
+            f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s\nsaved to {folder}; next: pidm-nav evaluate {folder}"
         )
         if "future_use" in agent.description:
             use = agent.description["future_use"]
