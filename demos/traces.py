@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout, demo_states
 from pidm_nav.plots import demonstrator_colors, draw_room, legend_entries, panels, task_title
-from pidm_nav.tasks import find_task
+from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import POSITION
 
@@ -27,6 +27,8 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
 
     groups: dict[Layout, dict[str, DemoDataset]] = {}
     for label, dataset in datasets.items():
+        if dataset.task not in TASKS:
+            raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a navigation task")
         groups.setdefault(demo_layout(dataset), {})[label] = dataset
     figure, axes = panels(len(groups), width=4.2, height=4.75, columns=4)
     for ax, (layout, members) in zip(axes, groups.items(), strict=True):
@@ -48,7 +50,7 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
 def _trace(dataset: DemoDataset, episode: int, layout: Layout) -> NDArray[Any]:
     """Return the places (T+1, 2) of an episode in pixels of its map."""
     places = demo_states(dataset, episode)[:, POSITION]
-    if find_task(dataset.task).shows_goals:
+    if TASKS[dataset.task].shows_goals:
         return places
     from pidm_nav.world3d.levels import UNITS
 

@@ -158,7 +158,8 @@ def _optional_options() -> ConstructorRegistry:
     import tyro
     from tyro.constructors import ConstructorRegistry, StructConstructorSpec
 
-    registry, asked = ConstructorRegistry(), []
+    registry = ConstructorRegistry()
+    asked: list[StructTypeInfo] = []
 
     @registry.struct_rule
     def rule(info: StructTypeInfo) -> StructConstructorSpec | None:
@@ -170,10 +171,8 @@ def _optional_options() -> ConstructorRegistry:
         if not isinstance(spec, StructConstructorSpec):
             return None
         unset = tyro.conf.arg(help_behavior_hint="")
-        fields = (
-            replace(each, type=Annotated[each.type, tyro.conf.DisallowNone, unset]) if each.default is None else each
-            for each in spec.fields
-        )
+        optional: Any = lambda kind: Annotated[kind, tyro.conf.DisallowNone, unset]  # noqa: E731
+        fields = (replace(each, type=optional(each.type)) if each.default is None else each for each in spec.fields)
         return replace(spec, fields=tuple(fields))
 
     return registry

@@ -225,7 +225,9 @@ def test_turn_and_gain_tell_a_model_that_listens_from_one_that_does_not(demos, t
     )
     assert np.allclose(deaf.columns["turn"], 0, atol=1e-6) and np.allclose(deaf.columns["gain"], 0, atol=1e-6)
     assert np.allclose(listening.columns["gain"], 1) and np.median(listening.columns["turn"]) > 0.9
-    assert len(listening.rows()) == 8 * places and len(plot_field([listening]).axes) == 2
+    ax, _ = plot_field([listening]).axes
+    (star,) = ax.child_axes
+    assert len(listening.rows()) == 8 * places and star.texts[0].get_text() == "direction of the\nfuture asked for"
 
 
 def test_the_field_uses_the_papers_number_of_places(demos):

@@ -2,6 +2,7 @@ import dataclasses
 import hashlib
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,13 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
 )
 def test_evaluate_refuses_before_it_loads_the_agent(arguments, sentence, refused):
     refused(sentence, "evaluate", "nowhere", *arguments)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems always have a display")
+def test_evaluate_asks_for_a_display_before_it_plays(agent, refused, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    refused("there is no display: run this on a desktop, or use --video", "evaluate", agent, "--render")
 
 
 @pytest.fixture(scope="module")
@@ -499,6 +507,9 @@ def test_replay_draws_every_step(four_room, tmp_path, name):
 
 
 def test_replay_refuses(four_room, tmp_path, refused):
+    (tmp_path / "file").write_text("")
+    refused("cannot write to", "demos", "replay", four_room, "--gif", tmp_path / "file" / "x.mp4")  # not ffmpeg's words
+    (tmp_path / "file").unlink()
     refused("nothing to do", "demos", "replay", four_room)
     refused("no episode 3", "demos", "replay", four_room, "--gif", tmp_path / "x.gif", "--episode", 3)
     refused("must end in .gif or .mp4", "demos", "replay", four_room, "--gif", tmp_path / "x.avi")

@@ -804,6 +804,7 @@ def test_commands_without_a_session(tmp_path, monkeypatch, capsys, display):
         (("--task", "lobby"), "'lobby'"),
         (("--task", "custom"), "--layout"),
         (("--task", "maze", "--video", "clip.avi"), "clip.avi"),
+        (("--task", "maze", "--video", "/dev/null/clip.mp4"), "cannot write to '/dev/null'"),
         (("--task", "maze", "--out", "mine.txt"), "npz"),
         (("--task", "maze", "--mapping", "none.json"), "none.json"),
         (("--task", "maze", "--device", "Xbox"), "'Xbox'"),

@@ -98,11 +98,8 @@ class Screen:
         points = np.stack(rival.trace[-RECENT:]) * view.scale + (view.left, view.top)
         if len(points) > 1:
             pygame.draw.aalines(self._canvas, GHOST, False, points.tolist())
-        side = max(round(1.3 * BOX * view.scale), 6) * 4
-        large = pygame.Surface((side, side), pygame.SRCALPHA)
-        pygame.draw.rect(large, GHOST, large.get_rect(), round(0.22 * side), border_radius=round(0.4 * side))
-        ghost = pygame.transform.smoothscale(large, (side // 4, side // 4))
-        self._canvas.blit(ghost, ghost.get_rect(center=points[-1].tolist()))
+        radius = max(round(0.7 * BOX * view.scale), 4)
+        pygame.draw.aacircle(self._canvas, GHOST, points[-1].tolist(), radius, max(radius // 2, 2))
 
     def _draw_banner(self, session: Session) -> None:
         """Say what to do while no episode runs, over the foot of the world."""

@@ -121,9 +121,8 @@ class Train:
             agent = train(self.agent, dataset, **more)
         seconds = time.perf_counter() - began
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
-        say(
-            f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s\nsaved to {folder}; next: pidm-nav evaluate {folder}"
-        )
+        say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")
+        say(f"saved to {folder}; next: pidm-nav evaluate {folder}")
         if "future_use" in agent.description:
             use = agent.description["future_use"]
             say(f"another future changes its actions by {use:.0%} of their variance")
