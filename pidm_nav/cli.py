@@ -55,10 +55,8 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
 }
 PLAINER = {  # what the parser says, and how it is told
     r"^Error parsing ([A-Z]\w*: )?": "",
-    r"invalid literal for int\(\) with base 10: ('.*')": r"\1 is not a whole number",
-    r"could not convert string to float: ('.*')": r"\1 is not a number",
-    r"no type matching INT could be instantiated from \[('.*')\]\.": r"\1 is not a whole number",
-    r"no type matching FLOAT could be instantiated from \[('.*')\]\.": r"\1 is not a number",
+    r"(invalid literal for int|no type matching INT )[^']*('.*').*": r"\2 is not a whole number",
+    r"(could not convert string to float|no type matching FLOAT )[^']*('.*').*": r"\2 is not a number",
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
     r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }

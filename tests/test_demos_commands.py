@@ -511,6 +511,7 @@ def test_replay_refuses(four_room, tmp_path, refused):
     refused("cannot write to", "demos", "replay", four_room, "--gif", tmp_path / "file" / "x.mp4")  # not ffmpeg's words
     (tmp_path / "file").unlink()
     refused("nothing to do", "demos", "replay", four_room)
+    refused("while --check tests all: leave it out", "demos", "replay", four_room, "--check", "--episode", 99)
     refused("no episode 3", "demos", "replay", four_room, "--gif", tmp_path / "x.gif", "--episode", 3)
     refused("must end in .gif or .mp4", "demos", "replay", four_room, "--gif", tmp_path / "x.avi")
     for name, value in (("--episode", "-1"), ("--size", "-1"), ("--size", "nan"), ("--fps", "0"), ("--fps", "nan")):

@@ -343,6 +343,7 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
         (["--num-demos", "few"], "--num-demos: 'few' cannot be read: give values such as 1,2,5"),
         (["--num-demos", "0,1"], "--num-demos is given 0: choose from 1 to"),
         (["--tasks", "zigzag,maze"], "there are no demonstrations of maze"),
+        (["--tasks", "tour-3d"], "there are no demonstrations of tour-3d"),
         (["--demos-from", "astar"], "both given"),
         (["--jobs", "0"], "--jobs is 0"),
         (["--shard", "3/3"], "--shard is '3/3'"),

@@ -464,7 +464,7 @@ def test_the_commands_train_and_evaluate(
         (["--agent", "bc", "--demos", demos, "--predictor", "learned"], "error: "),
         (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
         (["--agent", "bc", "--demos", demos, "--seed", "-1"], "seed is -1: expected `int` >= 0"),
-        (["--agent", "bc", "--demos", demos, "--steps", "nan"], "error: --steps: invalid literal"),
+        (["--agent", "bc", "--demos", demos, "--steps", "nan"], "error: --steps: 'nan' is not a whole number"),
         (["--agent", "bc", "--demos", demos, "--encoder-sizes", "40000", "30000"], "at most 100,000,000 are allowed"),
     ):
         with pytest.raises(SystemExit):

@@ -16,7 +16,7 @@ from pidm_nav.demos.recorder.controls import KEYBOARD, Action, Axes, Controls, R
 from pidm_nav.demos.recorder.players import Player, Rival
 from pidm_nav.demos.recorder.session import Session
 from pidm_nav.limits import MAX_SIDE, check_number
-from pidm_nav.video import Frame, require_display
+from pidm_nav.video import Frame
 from pidm_nav.world2d.drawing import COLORS, TRACE, Color, view_room
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.render import render_state
@@ -47,7 +47,6 @@ class Screen:
 
     def __init__(self, title: str, subtitle: str, controls: Controls, size: int | None = None) -> None:
         if size is None:
-            require_display("let an expert make demonstrations with pidm-nav collect")
             width, height = pygame.display.get_desktop_sizes()[0]
             widest = min(width - 40 - PANEL, (width - 40) * HIGH // (HIGH + PANEL))
             size = max(min(widest, height - 120, MOST), 480)
