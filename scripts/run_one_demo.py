@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tyro
@@ -28,12 +29,13 @@ from pidm_nav.files import write_rows
 from pidm_nav.tasks import PAPER_TASKS
 
 ROOT = Path(__file__).parents[1]
-AGENTS = {
-    "human": ("bc", "bc-large", "bc-play", "pidm-paper", "pidm", "pidm-play", "pidm-states", "pidm-nearest"),
-    "astar": ("bc", "bc-large", "pidm-paper", "pidm", "pidm-play", "pidm-states"),
+AGENTS = {  # the quick ones first
+    "human": ("bc", "bc-small", "bc-play", "pidm", "pidm-nearest", "pidm-play", "pidm-states", "pidm-paper"),
+    "astar": ("bc", "bc-small", "pidm", "pidm-play", "pidm-states", "pidm-paper"),
 }
+SMALL: dict[str, Any] = {"encoder_sizes": (128, 128, 64), "head_sizes": (128, 128)}  # the networks of PIDM's preset
 VARIANTS = {
-    "bc-large": Variant("bc", preset="paper-fast"),
+    "bc-small": Variant("bc", {**SMALL, "learning_rate": 2e-3, "steps": 1500}),
     "pidm-nearest": Variant("pidm", {"predictor": "nearest"}),
     "pidm-play-500": Variant("pidm", play_steps=500),
     "pidm-play-10000": Variant("pidm", play_steps=10_000),
@@ -76,7 +78,8 @@ def main(
             variants=VARIANTS,
         )
         runner = partial(run_local, workers=jobs)
-        run_sweep(sweep, work / demonstrator, runner, on_result=tell)
+        for agents in (AGENTS[demonstrator][:-1], AGENTS[demonstrator][-1:]):
+            run_sweep(replace(sweep, agents=agents), work / demonstrator, runner, on_result=tell)
         if demonstrator == "human":  # how much play is enough
             sizes = ("pidm-play-500", "pidm-play-10000")
             run_sweep(replace(sweep, agents=sizes, num_demos=(1,)), work / demonstrator, runner, on_result=tell)
