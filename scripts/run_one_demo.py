@@ -18,7 +18,6 @@ import numpy as np
 import tyro
 
 from pidm_nav.console import say
-from pidm_nav.experiments.curves import mean_curve
 from pidm_nav.experiments.efficiency import efficiency_table
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import write_report
@@ -90,7 +89,7 @@ def main(
             rows.append({"demonstrator": demonstrator, **asdict(cell), **scores})
     write_rows(out / "results.csv", rows)
     for curve in curves:
-        means = dict(zip(curve.sizes, mean_curve(curve).round(3), strict=True))
+        means = dict(zip(curve.sizes, curve.mean.round(3), strict=True))
         say(f"{curve.demos_from} {curve.task} {curve.agent}: {means}")
     ratios = []
     for demonstrator in by:
