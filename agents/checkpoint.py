@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from pidm_nav.agents.config import Seed
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
-from pidm_nav.agents.policy import NavPolicy, agent_class, make_agent, same_space
+from pidm_nav.agents.policy import NavPolicy, agent_class, find_device, make_agent, same_space
 from pidm_nav.files import only_writer, write_bytes, write_json
+from pidm_nav.policies import find_agent
 from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"
@@ -165,12 +166,18 @@ def load_agent(
     action_space: spaces.Space[Any] | None = None,
     *,
     encoder: nn.Module | None = None,
+    device: str = "cpu",
 ) -> NavPolicy:
-    """Load the agent that `save` or `train` wrote into a folder, ready to act.
+    """Load an agent, ready to act.
 
-    Spaces other than those that the agent was trained for are refused. An agent that was made with an encoder of the
-    user's own needs it again.
+    Args:
+        folder: where `save` or `train` wrote it, or the name of one that comes with the package, such as `maze/pidm`.
+        observation_space: refuse an agent that was trained for another one.
+        action_space: the same for its actions.
+        encoder: needed again if the agent was made with an encoder of the user's own.
+        device: where it acts: cpu, cuda, cuda:1, mps, or auto for a GPU where there is one.
     """
+    place, folder = find_device(device), find_agent(folder)
     file, description = read_description(folder)
     kind = agent_class(file.agent)
     if file.custom_encoder and encoder is None:
@@ -182,8 +189,8 @@ def load_agent(
         config = msgspec.convert(file.config, kind.config_class)
         observations, actions = file.observation_space.space(), file.action_space.space()
     except ValueError as error:
-        place = Path(folder) / DESCRIPTION
-        raise ValueError(f"the options or the spaces in {place} are damaged ({error}): train again") from None
+        path = folder / DESCRIPTION
+        raise ValueError(f"the options or the spaces in {path} are damaged ({error}): train again") from None
     agent = make_agent(file.agent, observations, actions, config, encoder, file.seed)
     memory = {name[len(MEMORY) :]: tensors.pop(name) for name in list(tensors) if name.startswith(MEMORY)}
     try:
@@ -201,4 +208,4 @@ def load_agent(
         if given is not None and not same_space(own, given):
             raise ValueError(f"the agent was trained for {own}, your environment has {given}: give another one")
     agent.description = description
-    return agent.eval()
+    return agent.eval().to(place)

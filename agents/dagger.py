@@ -62,7 +62,7 @@ def dagger(
     settings = dict(getattr(expert, "settings", {}))
     name = settings.get("expert", type(expert).__name__)
     source = {"made_by": f"{name}, labeling {agent}", "settings": settings, "env_kwargs": arguments}
-    count, before_last = len(dataset), {**training, "on_checkpoint": None}
+    count, before_last = len(dataset), {**training, "on_checkpoint": None, "on_log": None, "eval_episodes": 0}
     with closing(task.make_vec(task.rows_for(count), **arguments)) as env:
         for number in range(rounds):
             student = train(agent, dataset, **before_last)

@@ -192,7 +192,7 @@ class Frozen(nn.Module):
             try:
                 vectors = load_tensors(path, "it is written again")[0][key]
             except (OSError, ValueError, KeyError):
-                vectors = encode(self.inner.eval(), images, self.center.device)
+                vectors = encode(self.inner.eval(), torch.tensor(images, device=self.center.device))
                 try:
                     save_tensors(path, {key: vectors})
                 except OSError as error:
@@ -264,7 +264,6 @@ def shifted(images: Tensor, reach: int, rng: np.random.Generator) -> Tensor:
 
 
 @torch.no_grad()
-def encode(encoder: nn.Module, images: NDArray[np.uint8], device: torch.device) -> Tensor:
+def encode(encoder: nn.Module, images: Tensor) -> Tensor:
     """Return the vectors (N, E) of images (N, H, W, C), computed in chunks."""
-    chunks = (images[first : first + CHUNK] for first in range(0, len(images), CHUNK))
-    return torch.cat([encoder(torch.as_tensor(np.array(chunk), device=device)) for chunk in chunks])
+    return torch.cat([encoder(chunk) for chunk in torch.split(images, CHUNK)])

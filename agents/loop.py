@@ -35,7 +35,16 @@ CHUNK = 256  # steps whose batches are drawn at once
 STATISTICS_BATCH = 4096
 STATE_FILE = "training.safetensors"
 LOSSES, CHECKPOINTS, TENSORBOARD = "losses.jsonl", "checkpoints", "tensorboard"
+NOTE = {
+    "loss": "loss {:.4f}",
+    "goal_ratio": "goals {:.0%}",
+    "success_rate": "success {:.0%}",
+    "return": "return {:.4g}",
+}
+EVALUATIONS = 5  # in a training whose agent is scored as it goes on; the last one is at the end
 OnCheckpoint = Callable[[int, NavPolicy], None]
+Score = Callable[[NavPolicy], dict[str, float]]
+OnLog = Callable[[dict[str, float]], None]
 
 
 def make_samples(agent: NavPolicy, datasets: Sequence[DemoDataset], config: TrainConfig) -> Samples:
@@ -91,30 +100,41 @@ class Training:
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
         self.identity = fingerprint(policy, config, datasets, others)
 
-    def run(self, progress: bool = False, on_checkpoint: OnCheckpoint | None = None) -> None:
+    def run(
+        self,
+        progress: bool = False,
+        on_checkpoint: OnCheckpoint | None = None,
+        score: Score | None = None,
+        on_log: OnLog | None = None,
+    ) -> None:
         """Take all gradient steps that are left, and make the agent ready to act."""
         config, policy, folder = self.config, self.policy, self.folder
         first = self._load(folder / STATE_FILE) if folder and (folder / STATE_FILE).exists() else 0
         batches = self._batches(first)
+        scored = {config.steps * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)} if score else ()
         policy.train()
         with (
-            _loss_log(folder, policy.name, config.steps, first, progress) as write_loss,
+            _journal(folder, policy.name, config.steps, first, progress, on_log) as log,
             _signals_kept(folder is not None) as stopped,
         ):
             for step in range(first, config.steps):
                 loss = self._step(step, next(batches))
                 done = step + 1
-                if done % config.log_every == 0 or done == config.steps:
-                    write_loss(done, loss.item(), config.rate(step))
+                if done % config.log_every == 0 or done == config.steps or done in scored:
+                    entry = {"loss": loss.item(), "learning_rate": config.rate(step)}
+                    if not math.isfinite(entry["loss"]):
+                        lost = f"the loss is {entry['loss']} after {done} steps"
+                        raise ValueError(f"{lost}: choose a smaller learning_rate")
+                    if score and done in scored:
+                        with self._acting():
+                            entry |= score(policy)
+                    log(done, entry)
                 if done in config.checkpoints and done < config.steps:
-                    kept = copy.deepcopy(policy.state_dict())
-                    self._finish()
-                    if folder:
-                        policy.save(folder / CHECKPOINTS / f"step-{done:06d}")
-                    if on_checkpoint:
-                        on_checkpoint(done, policy)
-                    policy.load_state_dict(kept)
-                    policy.train()
+                    with self._acting():
+                        if folder:
+                            policy.save(folder / CHECKPOINTS / f"step-{done:06d}")
+                        if on_checkpoint:
+                            on_checkpoint(done, policy)
                 if folder and (stopped or (done % config.save_every == 0 and done < config.steps)):
                     save_tensors(folder / STATE_FILE, self._state(done), self.identity)
                 if stopped:
@@ -154,7 +174,8 @@ class Training:
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         if config.gradient_clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip, foreach=True)
+            foreach = self.parameters[0].is_cpu or None  # in one pass; elsewhere torch knows whether it can do that
+            nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip, foreach=foreach)
         self.optimizer.step()
         if self.average:  # the first decays are smaller, or the random first weights would linger
             weight = 1 - min(config.average, (1 + step) / (10 + step))
@@ -175,6 +196,15 @@ class Training:
             for batch in candidates[order.to(candidates.device)][: CHUNK * size].view(CHUNK, size)[offset:]:
                 yield batch
                 step += 1
+
+    @contextmanager
+    def _acting(self) -> Iterator[None]:
+        """Make the agent ready to act inside the block; after it, training goes on as if there had been none."""
+        kept = copy.deepcopy(self.policy.state_dict())
+        self._finish()
+        yield
+        self.policy.load_state_dict(kept)
+        self.policy.train()
 
     @torch.no_grad()
     def _finish(self) -> None:
@@ -197,7 +227,8 @@ def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.O
         adam = torch.optim.Adam(parameters, lr=learning_rate)
     for parameter in parameters:
         moments = {name: torch.zeros_like(parameter, requires_grad=False) for name in ("exp_avg", "exp_avg_sq")}
-        adam.state[parameter] = {"step": torch.zeros((), dtype=torch.float32), **moments}
+        place = parameter.device if adam.defaults["fused"] else "cpu"  # as Adam itself would have it
+        adam.state[parameter] = {"step": torch.zeros((), dtype=torch.float32, device=place), **moments}
     return adam
 
 
@@ -213,11 +244,11 @@ def _append(path: Path, line: str) -> None:
 
 
 @contextmanager
-def _loss_log(
-    folder: Path | None, name: str, steps: int, first: int, progress: bool
-) -> Iterator[Callable[[int, float, float], None]]:
-    """Yield the function that logs a loss: to a progress bar, JSON lines and, if installed, TensorBoard."""
-    began, shown = time.perf_counter(), first
+def _journal(
+    folder: Path | None, name: str, steps: int, first: int, progress: bool, on_log: OnLog | None
+) -> Iterator[Callable[[int, dict[str, float]], None]]:
+    """Yield the function that logs loss and scores: to a progress bar, JSON lines and, if installed, TensorBoard."""
+    began, shown, latest = time.perf_counter(), first, dict[str, float]()
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(f"training {name}", steps, first, progress))
         board: Any = None
@@ -231,18 +262,18 @@ def _loss_log(
 
                 board = stack.enter_context(SummaryWriter(str(folder / TENSORBOARD), purge_step=first))
 
-        def write(step: int, loss: float, learning_rate: float) -> None:
+        def write(step: int, entry: dict[str, float]) -> None:
             nonlocal shown
-            if not math.isfinite(loss):
-                raise ValueError(f"the loss is {loss} after {step} steps: choose a smaller learning_rate")
             seconds = time.perf_counter() - began
             if folder is not None:
-                line = {"step": step, "loss": loss, "learning_rate": learning_rate, "seconds": round(seconds, 3)}
-                _append(folder / LOSSES, json.dumps(line))
-            if board is not None:
-                board.add_scalar("loss", loss, step)
-                board.add_scalar("learning_rate", learning_rate, step)
-            advance(step - shown, note=f"loss {loss:.4f}, {(step - first) / max(seconds, 1e-9):.0f} steps/s")
+                _append(folder / LOSSES, json.dumps({"step": step, **entry, "seconds": round(seconds, 3)}))
+            for key, value in entry.items() if board is not None else ():
+                board.add_scalar(key, value, step)
+            if on_log is not None:
+                on_log({"step": step, **entry})
+            latest.update(entry)  # a score stays until there is another
+            texts = (text.format(latest[key]) for key, text in NOTE.items() if key in latest)
+            advance(step - shown, note=f"{', '.join(texts)}, {(step - first) / max(seconds, 1e-9):.0f} steps/s")
             shown = step
 
         yield write

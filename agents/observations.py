@@ -64,7 +64,7 @@ class Observations:
         if isinstance(self.vision, Frozen):
             return [self.vision.scale(self.tensor(raw)).cpu().numpy() for raw in self.vision.embed(episodes)]
         assert self.vision is not None
-        return [encode(self.vision, images, self.scale.center.device).cpu().numpy() for images in episodes]
+        return [encode(self.vision, self.tensor(images)).cpu().numpy() for images in episodes]
 
     def embedded(self, dataset: DemoDataset) -> DemoDataset:
         """Return the demonstrations with states, not yet scaled, as observations."""
@@ -149,8 +149,7 @@ class Table:
         """Yield all states, `size` at a time, for an encoder whose weights no longer change."""
         table = self
         if self.encoder is not None:
-            vectors = encode(self.encoder, self.values.cpu().numpy(), self.values.device)
-            table = replace(self, values=vectors, encoder=None)
+            table = replace(self, values=encode(self.encoder, self.values), encoder=None)
         for rows in torch.split(torch.arange(len(self), device=self.values.device), size):
             yield table.gather(rows)
 

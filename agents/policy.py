@@ -33,6 +33,16 @@ SHOWN = 10  # episodes in the picture that notebooks show
 Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element
 
 
+def find_device(name: str) -> torch.device:
+    """Return the device of a name: cpu, cuda, cuda:1, mps, or auto for a GPU where there is one."""
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
+    here = [kind for kind, count in counts.items() if count]
+    kind, _, number = (here[0] if name == "auto" else name).partition(":")
+    if kind not in here or (number and not (number.isdecimal() and int(number) < counts[kind])):
+        raise ValueError(f"there is no device '{name}' that torch can use here: choose {' or '.join(['auto', *here])}")
+    return torch.device(f"{kind}:{int(number)}" if number else kind)
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Let torch use `count` threads inside the block."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -18,14 +19,17 @@ from torch import nn
 from pidm_nav.agents.checkpoint import DESCRIPTION
 from pidm_nav.agents.config import AgentConfig, Preset
 from pidm_nav.agents.encoders import is_trained
-from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, STATE_FILE, TENSORBOARD, OnCheckpoint, Training
-from pidm_nav.agents.policy import NavPolicy, agent_class, make_agent, torch_threads
+from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, STATE_FILE, TENSORBOARD, OnCheckpoint, OnLog, Score, Training
+from pidm_nav.agents.policy import NavPolicy, agent_class, find_device, make_agent, torch_threads
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.evaluation import evaluate
 from pidm_nav.files import only_writer, writable_folder
+from pidm_nav.limits import MAX_EPISODES, check_number
 from pidm_nav.tasks import TASKS, find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
 UNFINISHED = "unfinished"  # folder of a training that will replace the agent above it
+EVALUATION_SEED = 500_000  # of rollouts while an agent is trained; far from those of demonstrations and final scores
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
 
@@ -86,7 +90,10 @@ def train(
     env_spaces: Spaces | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    device: str = "cpu",
+    eval_episodes: int = 0,
     on_checkpoint: OnCheckpoint | None = None,
+    on_log: OnLog | None = None,
     **settings: Any,
 ) -> NavPolicy:
     """Train an agent on demonstrations and return it, ready to act.
@@ -103,7 +110,13 @@ def train(
         env_spaces: observation and action space, where the environment of the dataset's task cannot be made.
         overwrite: replace an agent that `out` holds already.
         progress: show a progress bar, in a terminal or a notebook.
+        device: where to train: cpu, cuda, cuda:1, mps, or auto for a GPU where there is one. It is no setting: weights
+            and batches are drawn alike on all devices, so results differ by rounding only, and a training that was
+            killed on one device may be resumed on another.
+        eval_episodes: number of rollouts in each of five evaluations during training, whose mean score is logged with
+            the loss; they do not change the agent.
         on_checkpoint: called with the step and the agent, ready to act, at each checkpoint and at the end.
+        on_log: called with each entry of the log: a dict of the step, loss, learning rate and, if there is one, score.
         settings: settings of the agent (as in `PIDMConfig`) and of the training (as in `TrainConfig`) that shall differ
             from the preset, e.g. `steps=500, horizons=(1, 6)`.
     """
@@ -122,8 +135,10 @@ def train(
             f"{agent} learns which actions to take, and these demonstrations have none: {given} it other data for its "
             "inverse dynamics model, such as play, as idm_data (--idm-demos play)"
         )
-    config = chosen.training
-    policy = make_agent(agent, *(env_spaces or dataset_spaces(dataset)), chosen.options, encoder, config.seed)
+    config, place = chosen.training, find_device(device)
+    check_number("eval_episodes", eval_episodes, 0, MAX_EPISODES)
+    score = _scorer(dataset, eval_episodes) if eval_episodes else None
+    policy = make_agent(agent, *(env_spaces or dataset_spaces(dataset)), chosen.options, encoder, config.seed).to(place)
     extra, more = ([each] if each else [] for each in (predictor_data, idm_data))
     for each in (dataset, *extra, *more):
         _check_fits(each, policy)
@@ -132,10 +147,10 @@ def train(
         torch_threads(config.threads),
     ):
         policy.prepare(dataset, extra, more)
-        policy.description = _describe(dataset, chosen, predictor_data, idm_data)
+        policy.description = {**_describe(dataset, chosen, predictor_data, idm_data), "device": place.type}
         if policy.trainable:
             acted, others = ([dataset], extra) if dataset.action_dim else ([], [dataset, *extra])
-            Training(policy, [*acted, *more], config, folder, others).run(progress, on_checkpoint)
+            Training(policy, [*acted, *more], config, folder, others).run(progress, on_checkpoint, score, on_log)
         elif on_checkpoint:
             on_checkpoint(config.steps, policy)
         policy.description |= policy.findings()
@@ -143,6 +158,18 @@ def train(
         if out is not None:
             policy.save(out)
     return policy
+
+
+def _scorer(dataset: DemoDataset, episodes: int) -> Score:
+    """Return the function that gives an agent's mean score in a few rollouts of the demonstrations' task, by name."""
+    task, arguments = find_task(dataset.task), env_arguments(dataset)
+
+    def score(policy: NavPolicy) -> dict[str, float]:
+        agent = copy.deepcopy(policy)  # playing changes nothing that the agent draws later
+        result = evaluate(agent, task, episodes, EVALUATION_SEED, **arguments)
+        return {result.measure.replace(" ", "_"): float(result.scores.mean())}
+
+    return score
 
 
 def _check_fits(dataset: DemoDataset, agent: NavPolicy) -> None:
@@ -188,15 +215,9 @@ def _describe(
     dataset: DemoDataset, preset: Preset, predictor_data: DemoDataset | None, idm_data: DemoDataset | None
 ) -> dict[str, Any]:
     """Return what a saved agent says about its origin, as plain JSON values."""
-    description = {
-        "task": dataset.task,
-        "env_kwargs": env_arguments(dataset),
-        "data": {**asdict(dataset.summary()), "made_by": dataset.source.get("made_by", "unknown")},
-        "training": asdict(preset.training),
-    }
-    more = {"predictor_data": predictor_data, "idm_data": idm_data}
-    for name, extra in more.items():
-        if extra is not None:
-            description[name] = {**asdict(extra.summary()), "made_by": extra.source.get("made_by", "unknown")}
+    description = {"task": dataset.task, "env_kwargs": env_arguments(dataset), "training": asdict(preset.training)}
+    for name, data in {"data": dataset, "predictor_data": predictor_data, "idm_data": idm_data}.items():
+        if data is not None:
+            description[name] = {**asdict(data.summary()), "made_by": data.source.get("made_by", "unknown")}
     plain: dict[str, Any] = json.loads(json.dumps(description))
     return plain

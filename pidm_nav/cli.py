@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
     "Train and evaluate": {
         "train": "train:Train",
         "evaluate": "evaluate:Evaluate",
+        "agents": "evaluate:Agents",
     },
     "Reproduce the paper": {
         "sweep": "experiments:Sweep",

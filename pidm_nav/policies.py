@@ -1,8 +1,11 @@
-"""Policies by the name that a person gives: an expert, or the folder of a trained agent."""
+"""Policies by the name that a person gives: an expert, or a trained agent, in a folder or from the package."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +20,39 @@ OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
 """The arguments in which the environments of policies that play the same episode may differ."""
 
 
-def load_named(folder: str) -> NavPolicy:
-    """Load an agent; the error for a name that is none says what else can be named."""
-    if not Path(folder).is_dir():
-        known = ", ".join(EXPERTS)
-        raise FileNotFoundError(f"there is no agent '{folder}': give a folder that train wrote, or one of {known}")
+def packaged_folder() -> Path:
+    """Return the folder of the agents that come with the package, without importing torch as their module does."""
+    return Path(str(getattr(find_spec("pidm_nav.agents"), "origin", ""))).parent / "data"
+
+
+def packaged_agents() -> dict[str, dict[str, Any]]:
+    """Return the agents that come with the package: by name, such as maze/pidm, how each was trained and does."""
+    cards: dict[str, dict[str, Any]] = json.loads((packaged_folder() / "card.json").read_text(encoding="utf-8"))
+    return cards
+
+
+def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
+    """Return the folder of an agent that is named by its folder or, if it comes with the package, as TASK/AGENT.
+
+    The error for anything else suggests a name, which may also be one of the `others`.
+    """
+    path, packaged = Path(name), packaged_agents()
+    if path.is_dir():
+        return path
+    if path.as_posix() in packaged:
+        return packaged_folder() / path
+    known = [*others, *packaged]
+    close = get_close_matches(str(name), known, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"give a folder that train wrote, or one of {', '.join(known)}"
+    raise FileNotFoundError(f"there is no agent '{name}': {hint}")
+
+
+def load_named(name: str, device: str = "cpu") -> NavPolicy:
+    """Load an agent; the error for a name that is none says which experts can be named instead."""
+    folder = find_agent(name, EXPERTS)
     from pidm_nav.agents.checkpoint import load_agent
 
-    return load_agent(folder)
+    return load_agent(folder, device=device)
 
 
 def named_expert(name: str, task: Task, env_kwargs: Mapping[str, Any], seed: int) -> Policy:

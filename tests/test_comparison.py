@@ -125,9 +125,13 @@ def test_an_expert_alone_plays_the_task_that_is_named(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "no agent given: name folders that train wrote, or astar, human-like, scripted"),
+        ("", "no agent given: name folders that train wrote, maze/pidm, astar, human-like, scripted"),
         ("zigzag zigzag", "'zigzag' is given twice"),
         ("zigzag nobody", "there is no agent 'nobody': give a folder that train wrote, or one of astar"),
+        ("zigzag/pidm mase/pidm", "there is no agent 'mase/pidm': did you mean 'maze/pidm'?"),
+        ("zigzag/pidm maze/bc", "zigzag/pidm was trained on zigzag and maze/bc on maze: give agents of one task"),
+        ("zigzag/pidm asta", "there is no agent 'asta': did you mean 'astar'?"),
+        ("zigzag/pidm --device gpu", "there is no device 'gpu' that torch can use here: choose auto or"),
         ("astar", "no task given: add --task"),
         ("zigzag scripted", "no expert called 'scripted' can play zigzag"),
         ("zigzag maze", "zigzag was trained on zigzag and maze on maze: give agents of one task"),

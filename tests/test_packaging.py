@@ -83,7 +83,10 @@ def test_the_wheel_holds_everything_inside_pidm_nav(wheel: zipfile.ZipFile) -> N
             inside = source.relative_to(ROOT)
             if inside.parts[:2] in {("pidm_nav", name) for name in BY_HAND}:
                 continue  # the links: their files are looked for under their own folders
-            wanted = source.suffix in (".py", ".txt", ".npz", ".html", ".jinja") or source.name == "py.typed"
+            wanted = (
+                source.suffix in (".py", ".txt", ".npz", ".html", ".jinja", ".json", ".safetensors")
+                or source.name == "py.typed"
+            )
             if wanted and source.is_file():
                 assert "/".join((*BY_HAND.get(top, top).split("."), *inside.parts[1:])) in names
 

@@ -206,8 +206,8 @@ def test_one_plays_alone(play, capsys):
     assert "Round 2: 0 of 6 goals in 3 steps" in printed and "30.00 steps per second" in printed
 
 
-@pytest.mark.parametrize(("agent", "name"), [("astar", "A*"), ("human-like", "human-like")])
-def test_one_races_an_expert(play, capsys, agent, name):
+@pytest.mark.parametrize(("agent", "name"), [("astar", "A*"), ("human-like", "human-like"), ("zigzag/pidm", "PIDM")])
+def test_one_races_who_comes_with_the_package(play, capsys, agent, name):
     play("--task", "zigzag", "--agent", agent)
     assert f"You 0 : 2 {name}" in capsys.readouterr().out
 

@@ -22,6 +22,23 @@ FENCE = re.compile(r"^(?:<!-- skip: (?P<skip>.+?) -->\n)?```(?P<language>\w*)\n(
 SHELL = ("bash", "sh", "shell", "console", "")
 
 
+WANDB = """
+from contextlib import contextmanager
+
+class Run:
+    steps = []
+
+    def log(self, data, step):
+        assert data["loss"] > 0 and 0 <= data["goal_ratio"] <= 1
+        self.steps.append(step)
+
+@contextmanager
+def init(project):
+    yield Run()
+    assert Run.steps == [10, 20, 30, 40, 50]
+"""  # stands in for Weights & Biases, which the tests do not need
+
+
 def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -62,6 +79,7 @@ def test_python_blocks_run_in_a_fresh_process(path: Path, tmp_path: Path) -> Non
     """They import all that they use, which a process that has imported everything cannot tell."""
     script = tmp_path / f"{path.stem}.md.py"
     script.write_text(_program(path), encoding="utf-8")
+    (tmp_path / "wandb.py").write_text(WANDB, encoding="utf-8")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINARI_DATASETS_PATH": str(tmp_path / "minari")}
     ended = subprocess.run(
         [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600

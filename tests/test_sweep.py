@@ -125,7 +125,7 @@ def test_what_is_done_is_not_done_again(tiny: Sweep, tmp_path: Path) -> None:
     run_sweep(replace(tiny, seeds=1), tmp_path, here)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
     ran: list[Cell] = []
-    run_sweep(tiny, tmp_path, here, on_result=lambda result: ran.append(result.cell))
+    run_sweep(replace(tiny, device="auto"), tmp_path, here, on_result=lambda result: ran.append(result.cell))
     assert {cell.seed for cell in ran} == {1} and len(ran) == 4
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
     assert len(run_sweep(replace(tiny, agents=(*tiny.agents, "pidm")), tmp_path, here)) == 12  # joins later
@@ -350,6 +350,7 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
         (["--checkpoint-fractions", "2"], "fractions"),
         (["--label", "../x"], "use letters"),
         (["--tasks", "mazze"], "did you mean 'maze'?"),
+        (["--device", "gpu"], "there is no device 'gpu' that torch can use here: choose auto or"),
     ],
 )
 def test_bad_input_is_one_sentence_before_any_work(

@@ -4,11 +4,12 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,12 @@ from pidm_nav.agents import (
     TrainConfig,
     choose_preset,
     load_agent,
+    make_agent,
     train,
 )
+from pidm_nav.agents.loop import Training
+from pidm_nav.agents.policy import find_device
+from pidm_nav.agents.train import EVALUATION_SEED, dataset_spaces
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
@@ -325,6 +330,93 @@ def test_a_refused_training_leaves_no_folder(dataset: DemoDataset, tmp_path: Pat
     with pytest.raises(ValueError, match="too long"):
         train("pidm", dataset, out=tmp_path / "new", horizons=(9999,), **TINY)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("agent", "own"), [("bc", {"average": 0.9}), ("pidm", {"predictor": "time"})])
+def test_scores_in_training_change_nothing(
+    agent: str, own: dict[str, Any], dataset: DemoDataset, tmp_path: Path
+) -> None:
+    seen: list[dict[str, float]] = []
+    scored = train(agent, dataset, out=tmp_path, eval_episodes=2, on_log=seen.append, **TINY, **own)
+    plain = train(agent, dataset, **TINY, **own)
+    assert same(weights(scored), weights(plain))
+    results = [evaluate(each, "four-room", 2, 7, max_steps=50) for each in (scored, plain)]
+    np.testing.assert_array_equal(results[0].episodes[1].actions, results[1].episodes[1].actions)
+    lines = [json.loads(line) for line in (tmp_path / "losses.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [12, 20, 24, 36, 40, 48, 60]  # fifths of 60, and what is logged anyway
+    assert [line["step"] for line in lines if 0 <= line.get("goal_ratio", -1) <= 1] == [12, 24, 36, 48, 60]
+    assert [{**line, "seconds": 0} for line in lines] == [{**line, "seconds": 0} for line in seen]
+    last = evaluate(load_agent(tmp_path), "four-room", 2, EVALUATION_SEED).mean_goal_ratio
+    assert agent == "pidm" or lines[-1]["goal_ratio"] == last  # one draws demonstrations
+
+
+def test_a_training_that_is_scored_resumes_exactly(dataset: DemoDataset, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train("bc", dataset, out=tmp_path, eval_episodes=1, on_checkpoint=stop, **STOPPED)
+    resumed = train("bc", dataset, out=tmp_path, eval_episodes=3, **STOPPED)  # scores are no part of a training
+    assert same(weights(resumed), weights(train("bc", dataset, **STOPPED)))
+    lines = [json.loads(line) for line in (tmp_path / "losses.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [12, 24, 36, 48, 60] and all("goal_ratio" in line for line in lines)
+
+
+def test_a_bar_shows_the_score_beside_the_loss(dataset: DemoDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+
+    @contextlib.contextmanager
+    def bar(title: str, total: int, done: int, show: bool) -> Iterator[Callable[..., None]]:
+        yield lambda steps, note: notes.append(note)
+
+    monkeypatch.setattr("pidm_nav.agents.loop.progress_bar", bar)
+    train("bc", dataset, eval_episodes=1, **{**TINY, "steps": 50})
+    assert re.fullmatch(r"loss 0\.\d{4}, goals \d+%, \d+ steps/s", notes[0])
+    assert notes[1].split(", ")[1] == notes[0].split(", ")[1]  # at step 20, which has no score of its own
+
+
+def test_the_command_scores_where_that_is_cheap(dataset: DemoDataset, tmp_path: Path) -> None:
+    demos = tmp_path / "demos.npz"
+    save_demos(dataset, demos)
+    for given, scored in (([], True), (["--eval-episodes", "0"], False)):
+        main(
+            ["train", "--agent", "bc", "--demos", str(demos), "--steps", "5", "--out", str(tmp_path), *given, "--force"]
+        )
+        (*_, last) = (tmp_path / "losses.jsonl").read_text().splitlines()
+        assert ("goal_ratio" in last) == scored
+
+
+@pytest.mark.parametrize(("name", "message"), [("gpu", "'gpu'"), ("cpu:9", "'cpu:9'"), ("cuda:99", "'cuda:99'")])
+def test_a_device_that_is_not_there_is_refused(name: str, message: str, dataset: DemoDataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"there is no device {message} that torch can use here: choose auto or"):
+        train("bc", dataset, out=tmp_path / "x", device=name, **TINY)
+    with pytest.raises(ValueError, match="there is no device"):
+        load_agent("zigzag/bc", device=name)
+    assert not (tmp_path / "x").exists()
+
+
+def test_auto_takes_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, mps, found in ((2, True, "cuda"), (0, True, "mps"), (0, False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
+        assert find_device("auto").type == found
+        assert find_device("cpu").type == "cpu"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert find_device("cuda:1") == torch.device("cuda", 1)
+
+
+@pytest.mark.parametrize(
+    ("agent", "own"), [("bc", {}), ("chunking", {}), ("diffusion", {}), ("pidm", {"idm": "states", "horizons": (1, 3)})]
+)
+def test_a_step_stays_on_the_device(agent: str, own: dict[str, Any], dataset: DemoDataset, tmp_path: Path) -> None:
+    """Torch's meta device computes no numbers, but refuses to mix devices, and to bring a tensor back."""
+    with pytest.raises(KeyboardInterrupt):
+        train(agent, dataset, out=tmp_path, on_checkpoint=stop, **STOPPED, **own)
+    preset = choose_preset(agent, dataset, **STOPPED, **own)
+    policy = make_agent(agent, *dataset_spaces(dataset), preset.options)
+    policy.prepare(dataset)
+    training = Training(policy.to("meta"), [dataset], preset.training, tmp_path)
+    assert training._load(tmp_path / "training.safetensors") == 20  # which was written by the processor
+    loss = training._step(20, next(training._batches(20)))
+    kept = [training.samples.actions, training.samples.states.values, loss, *training._state().values()]
+    assert {each.device.type for each in kept if each.ndim} == {"meta"}
 
 
 def test_a_finished_folder_is_not_overwritten(dataset: DemoDataset, tmp_path: Path) -> None:

@@ -134,8 +134,9 @@ class Field(Analysis):
     Example: pidm-nav analyze field --agent runs/x --demos maze/human-like --out analysis
     """
 
-    agent: Path | None = None
-    """Folder of a trained pidm agent; by default one is trained on the demonstrations."""
+    agent: str | None = None
+    """Trained pidm agent: its folder, or the name of one that comes with the package, such as maze/pidm; by default one
+    is trained on the demonstrations."""
     places: int | None = None
     """Number of typical states to ask at; by default 75 for Maze and Multiroom, and 50 otherwise."""
     steps: int | None = None

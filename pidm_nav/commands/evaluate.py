@@ -18,7 +18,7 @@ from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.files import writable_folder, write_json, write_rows
 from pidm_nav.limits import check_number
-from pidm_nav.policies import OBSERVED, load_named, named_expert
+from pidm_nav.policies import OBSERVED, load_named, named_expert, packaged_agents
 from pidm_nav.rollout import Policy, episode_seeds, rollout
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, require_display
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DYNAMICS = ("noise_std", "clip_noise", "realtime")  # as the command line says, whatever they were in training
 
-Agents = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...")]
+Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...")]
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,12 @@ class Evaluate:
     Several agents are compared with the first one: the difference with its 95% bootstrap interval over episodes, and
     the p-value of Wilcoxon's signed-rank test, which is paired by episode.
 
-    Example: pidm-nav evaluate runs/x --episodes 50 --video out.mp4
+    Example: pidm-nav evaluate maze/pidm maze/bc --episodes 50 --video out.mp4
     """
 
-    agents: Agents
-    """Agents: folders that train wrote, or experts (astar, human-like; in 3D scripted)."""
+    agents: Names
+    """Agents: folders that train wrote, agents of the package such as maze/pidm, or experts (astar, human-like; in 3D
+    scripted)."""
     task: str | None = None
     """Task to play; by default the one that the agents were trained on. Another one must have the same observations."""
     episodes: int | None = None
@@ -60,6 +61,8 @@ class Evaluate:
     """Write one episode to this .mp4 or .gif file, with several agents side by side."""
     video_episode: int | None = None
     """Number of the episode that --video writes, counted from 0; by default the first."""
+    device: str = "cpu"
+    """Device that trained agents act on: cpu, cuda, mps, or auto for a GPU where there is one."""
     render: bool = False
     """Show one episode of each agent in a window."""
 
@@ -117,11 +120,11 @@ class Evaluate:
     def _players(self) -> tuple[Task, dict[str, Player]]:
         """Return the task, and each agent with the arguments of its environment."""
         if not self.agents:
-            raise ValueError(f"no agent given: name folders that train wrote, or {', '.join(EXPERTS)}")
+            raise ValueError(f"no agent given: name folders that train wrote, maze/pidm, {', '.join(EXPERTS)}")
         for name in self.agents:
             if self.agents.count(name) > 1:
                 raise ValueError(f"'{name}' is given twice: compare it with another agent")
-        trained = {name: load_named(name) for name in self.agents if name not in EXPERTS}
+        trained = {name: load_named(name, self.device) for name in self.agents if name not in EXPERTS}
         tasks = {name: find_task(str(agent.description.get("task", "unknown"))) for name, agent in trained.items()}
         first = next(iter(trained), "")
         for name in trained if self.task is None else ():
@@ -141,6 +144,28 @@ class Evaluate:
             players[name] = Player(policy, arguments)
         _check_worlds(task, players)
         return task, players
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Show the trained agents that come with the package; evaluate, play and analyze take them by name.
+
+    The goal ratio, and the success, which is the part of the episodes in which all goals are reached, are means over 50
+    episodes that are none of the demonstrations, with 95% bootstrap intervals.
+
+    Example: pidm-nav agents
+    """
+
+    def run(self) -> None:
+        """Print the card of the packaged agents."""
+        rows = []
+        for name, card in packaged_agents().items():
+            shown = {"agent": name, "trained on": f"{card['episodes']} of {card['demos']}", "seed": card["seed"]}
+            for measure in ("goal ratio", "success"):
+                mean, low, high = card[measure]
+                shown[measure] = f"{mean:.3f} ({low:.3f} to {high:.3f})"
+            rows.append({**shown, "training": f"{card['seconds']:.0f} s", "version": card["version"]})
+        print_table(rows)
 
 
 class Player(NamedTuple):

@@ -87,8 +87,13 @@ class Sweep(library.Sweep):
 
     def run(self) -> None:
         """Run the jobs that are missing, and show the scores as they come in."""
+        from pidm_nav.agents.policy import find_device
+
         if self.engine == "ray":
             require_ray()
+            if self.device != "cpu":
+                raise ValueError(f"--device is {self.device}: Ray reserves no GPUs for these jobs, so leave it out")
+        find_device(self.device)
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
         check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, whole=False)

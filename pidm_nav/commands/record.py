@@ -134,7 +134,8 @@ class Play(Seat):
     """
 
     agent: str | None = None
-    """Rival: a folder that train wrote, or an expert (astar, human-like; in 3D scripted); by default you play alone."""
+    """Rival: a folder that train wrote, maze/pidm or another agent of the package (`pidm-nav agents`), or an expert
+    (astar, human-like; in 3D scripted); by default you play alone."""
     rounds: int | None = None
     """Number of rounds; by default until you quit."""
 

@@ -97,6 +97,9 @@ class Sweep:
     checkpoint_fractions: Fractions = (0.05, 0.1, 0.5)
     # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
     keep_agents: Path | None = None
+    # Device to train on: cpu, cuda, mps, or auto for a GPU where there is one. Like the kind of processor, it decides
+    # how a result is rounded and nothing else, so machines with and without a GPU may share a folder.
+    device: str = "cpu"
     # The settings below are for Python programs; the command line does not offer them.
     variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
     # Arguments of the environment in evaluations; by default those of the demonstrations, without their dynamics.
@@ -288,7 +291,7 @@ def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
     elif variant.trained_as is not None:
         raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
     else:
-        policy = variant.train(job.dataset, job.settings, score)
+        policy = variant.train(job.dataset, job.settings, score, job.sweep.device)
         if note is not None:
             policy.save(note.parent)
             write_text(note, mark)

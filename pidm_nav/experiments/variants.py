@@ -34,12 +34,14 @@ class Variant:
         own = {"play_steps": self.play_steps, "drop_actions": self.drop_actions, "dagger": self.dagger}
         return {name: value for name, value in own.items() if value}
 
-    def train(self, dataset: DemoDataset, settings: Preset, score: Callable[[int, NavPolicy], None]) -> NavPolicy:
+    def train(
+        self, dataset: DemoDataset, settings: Preset, score: Callable[[int, NavPolicy], None], device: str = "cpu"
+    ) -> NavPolicy:
         """Train the agent on demonstrations, and score it at each checkpoint and at the end."""
         from pidm_nav.agents.dagger import dagger
         from pidm_nav.agents.train import env_arguments, train
 
-        more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False}
+        more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False, "device": device}
         if self.play_steps:
             first = PLAY_SEED + self.play_steps * settings.training.seed  # more than there are episodes
             played = play(dataset.task, self.play_steps, first, **env_arguments(dataset))

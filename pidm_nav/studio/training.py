@@ -1,7 +1,4 @@
-"""Trainings that a page starts: processes of the command line, which outlive the page and can be stopped.
-
-Each leaves a few checkpoints, whose agents are evaluated here while it goes on.
-"""
+"""Trainings that a page starts: processes of the command line, which outlive the page and can be stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +15,11 @@ import msgspec
 
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.studio.folder import Folder
+from pidm_nav.tasks import find_task
 
 MOST_RUNNING = 2
 MOST_POINTS = 300  # of a curve that is sent to a page
-CHECKPOINTS, EPISODES, FIRST_SEED = 4, 20, 500_000  # how often and on which episodes an agent is evaluated
+SCORES = ("goal_ratio", "success_rate", "return")  # what a journal may have beside the loss
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,30 +44,6 @@ class Run:
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
     stopped: bool = False
-    scores: dict[int, float] = field(default_factory=dict)  # goal ratio by step
-
-    def watch(self) -> None:
-        """Evaluate every checkpoint as it comes, and the agent at the end."""
-        while self.process.poll() is None:
-            self._score()
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(0.5)
-        self._score()
-
-    def _score(self) -> None:
-        from pidm_nav.agents import load_agent
-        from pidm_nav.evaluation import evaluate
-
-        folders = {int(folder.name[5:]): folder for folder in self.out.glob("checkpoints/step-*")}
-        lines = _read_lines(self.out / "losses.jsonl")
-        if lines and (self.out / "agent.json").exists():
-            folders[lines[-1]["step"]] = self.out
-        for step in sorted(folders.keys() - self.scores.keys()):
-            with suppress(ValueError, OSError):  # it is being written, or the task cannot be played here
-                agent = load_agent(folders[step])
-                arguments: dict[str, Any] = agent.description.get("env_kwargs", {})
-                result = evaluate(agent, self.task, EPISODES, FIRST_SEED, **arguments)
-                self.scores[step] = float(result.scores.mean())
 
     def report(self, folder: Path) -> dict[str, Any]:
         """Return how far it is, with its curves."""
@@ -86,7 +59,7 @@ class Run:
             "status": status,
             "error": self._error() if status == "failed" else None,
             "loss": [[line["step"], line["loss"]] for line in shown],
-            "goal_ratio": sorted(self.scores.items()),
+            "goal_ratio": [[line["step"], line[name]] for line in lines for name in SCORES if name in line],
         }
 
     def stop(self) -> None:
@@ -119,8 +92,6 @@ class Trainings:
 
     def start(self, request: Request) -> list[str]:
         """Start one process per agent, and return the names of their folders."""
-        from pidm_nav.agents import AGENTS, choose_preset
-
         running = sum(run.process.poll() is None for run in self.runs)
         if not request.agents or running + len(request.agents) > MOST_RUNNING:
             raise ValueError(
@@ -128,25 +99,20 @@ class Trainings:
                 "wait for them, or stop one"
             )
         demos = self.folder.demos(request.demos)
-        dataset, started = load_demos(demos), []
+        drawn = find_task(load_demos(demos).task).shows_goals  # others take long to play
+        started = []
         for agent in request.agents:
             out = self.folder.new_run(request.task, agent, request.num_demos or 0)
             out.mkdir(parents=True)  # so that the next one gets another name
             options: dict[str, Any] = {"agent": agent, "demos": demos, "out": out, "seed": request.seed}
-            options |= {"num-demos": request.num_demos, "steps": request.steps}
+            options |= {"num-demos": request.num_demos, "steps": request.steps, "eval-episodes": 20 if drawn else 2}
             if request.play and agent == "pidm":
                 options["idm-demos"] = "play"
             given = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
-            if agent in AGENTS:
-                steps = request.steps or choose_preset(agent, dataset).training.steps
-                marks = {steps * part // (CHECKPOINTS + 1) for part in range(1, CHECKPOINTS + 1)} - {0}
-                given += ["--checkpoints", *map(str, sorted(marks))]
             errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the run)
             command = [sys.executable, "-m", "pidm_nav.cli", "train", *given]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
-            run = Run(agent, request.task, out, process, errors)
-            self.runs.append(run)
-            threading.Thread(target=run.watch, daemon=True).start()
+            self.runs.append(Run(agent, request.task, out, process, errors))
             started.append(out.relative_to(self.folder.path).as_posix())
         return started
 
