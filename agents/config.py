@@ -21,6 +21,8 @@ Back = Annotated[tuple[Annotated[int, Meta(ge=0, le=1_000)], ...], Meta(max_leng
 Reach = Annotated[float, Meta(ge=1e-6, le=1e6)]
 Rate = Annotated[float, Meta(ge=0, le=10)]
 Clip = Annotated[float, Meta(ge=1e-12, le=1e12)]
+Part = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(gt=0, lt=1)]
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Window = Annotated[int, Meta(ge=1, le=10_000)]
 Shift = Annotated[int, Meta(ge=0, le=MAX_SHIFT)]

@@ -12,7 +12,7 @@ from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, AgentConfig, Counts, Preset, TrainConfig
+from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, AgentConfig, Counts, Part, Preset, Share, TrainConfig
 from pidm_nav.agents.networks import Array, Encoder, Head
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import Loss, NavPolicy
