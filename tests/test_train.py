@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -370,6 +371,22 @@ def test_a_bar_shows_the_score_beside_the_loss(dataset: DemoDataset, monkeypatch
     train("bc", dataset, eval_episodes=1, **{**TINY, "steps": 50})
     assert re.fullmatch(r"loss 0\.\d{4}, goals \d+%, \d+ steps/s", notes[0])
     assert notes[1].split(", ")[1] == notes[0].split(", ")[1]  # at step 20, which has no score of its own
+
+
+def test_tensorboard_gets_the_score_too(dataset: DemoDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[str, int]] = []
+
+    class SummaryWriter(contextlib.nullcontext[Any]):
+        def __init__(self, folder: str, purge_step: int) -> None:
+            super().__init__(self)
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written.append((name, step))
+
+    board = types.SimpleNamespace(SummaryWriter=SummaryWriter)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)  # type: ignore[arg-type]
+    train("bc", dataset, out=tmp_path, eval_episodes=1, **{**TINY, "steps": 5})
+    assert written[-3:] == [("loss", 5), ("learning_rate", 5), ("goal_ratio", 5)] and len(written) == 15
 
 
 def test_the_command_scores_where_that_is_cheap(dataset: DemoDataset, tmp_path: Path) -> None:
