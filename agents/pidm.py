@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
@@ -19,9 +18,6 @@ from pidm_nav.agents.policy import Loss, NavPolicy
 from pidm_nav.agents.predictors import PREDICTORS, LearnedPredictor, StatePredictor
 from pidm_nav.agents.retrieval import Distance
 from pidm_nav.demos.dataset import DemoDataset
-
-Part = Annotated[float, Meta(ge=0, le=1)]
-Share = Annotated[float, Meta(gt=0, lt=1)]
 
 
 @dataclass(frozen=True)
