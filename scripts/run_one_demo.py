@@ -9,7 +9,7 @@ demonstrator, so a stopped run goes on where it was.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,15 @@ from pidm_nav.files import write_rows
 from pidm_nav.tasks import PAPER_TASKS
 
 ROOT = Path(__file__).parents[1]
-AGENTS = {  # the quick ones first
-    "human": ("bc", "bc-small", "bc-play", "pidm", "pidm-nearest", "pidm-play", "pidm-states", "pidm-paper"),
-    "astar": ("bc", "bc-small", "pidm", "pidm-play", "pidm-states", "pidm-paper"),
+SIZES = (1, 2, 5, 10, 20, 50)
+PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick ones first
+    "human": (
+        (("bc", "bc-small", "pidm", "pidm-play", "pidm-states"), SIZES),
+        (("bc-play", "pidm-nearest"), (1, 2, 5)),
+        (("pidm-play-500", "pidm-play-10000"), (1,)),
+        (("pidm-paper",), SIZES),
+    ),
+    "astar": ((("bc", "bc-small", "pidm", "pidm-play", "pidm-states"), SIZES), (("pidm-paper",), SIZES)),
 }
 SMALL: dict[str, Any] = {"encoder_sizes": (128, 128, 64), "head_sizes": (128, 128)}  # the networks of PIDM's preset
 VARIANTS = {
@@ -49,7 +55,6 @@ def tell(result: JobResult) -> None:
 def main(
     data: Path = ROOT.parent / "shared" / "data" / "reference_demos",
     by: tuple[str, ...] = ("human", "astar"),
-    num_demos: tuple[int, ...] = (1, 2, 5, 10, 20, 50),
     jobs: int = 2,
     work: Path = ROOT / "runs" / "one_demo",
     out: Path = ROOT / "docs" / "results" / "one_demo",
@@ -59,29 +64,24 @@ def main(
     Args:
         data: folder of the demonstrations.
         by: demonstrators.
-        num_demos: numbers of demonstrations.
         jobs: number of processes.
         work: folder for the scores of every job.
         out: folder for the report.
     """
     curves, rows = [], []
     for demonstrator in by:
-        sweep = Sweep(
-            agents=AGENTS[demonstrator],
-            num_demos=num_demos,
-            seeds=5,
-            first_seed=200,
-            demos=tuple(str(data / f"{task.replace('-', '_')}_{demonstrator}.npz") for task in PAPER_TASKS),
-            label=demonstrator,
-            checkpoint_fractions=(),
-            variants=VARIANTS,
-        )
-        runner = partial(run_local, workers=jobs)
-        for agents in (AGENTS[demonstrator][:-1], AGENTS[demonstrator][-1:]):
-            run_sweep(replace(sweep, agents=agents), work / demonstrator, runner, on_result=tell)
-        if demonstrator == "human":  # how much play is enough
-            sizes = ("pidm-play-500", "pidm-play-10000")
-            run_sweep(replace(sweep, agents=sizes, num_demos=(1,)), work / demonstrator, runner, on_result=tell)
+        for agents, sizes in PARTS[demonstrator]:
+            sweep = Sweep(
+                agents=agents,
+                num_demos=sizes,
+                seeds=5,
+                first_seed=200,
+                demos=tuple(str(data / f"{task.replace('-', '_')}_{demonstrator}.npz") for task in PAPER_TASKS),
+                label=demonstrator,
+                checkpoint_fractions=(),
+                variants=VARIANTS,
+            )
+            run_sweep(sweep, work / demonstrator, partial(run_local, workers=jobs), on_result=tell)
         done = read_results(work / demonstrator)[0]
         curves += make_curves(done, demonstrator)
         for cell, result in sorted(done.items()):
@@ -93,7 +93,7 @@ def main(
         say(f"{curve.demos_from} {curve.task} {curve.agent}: {means}")
     ratios = []
     for demonstrator in by:
-        for agent in AGENTS[demonstrator]:
+        for agent in dict.fromkeys(curve.agent for curve in curves if curve.demos_from == demonstrator):
             pair = (agent, demonstrator), ("bc", demonstrator)
             for ratio in efficiency_table(curves, *pair, rng=np.random.default_rng(0)) if agent != "bc" else ():
                 low, high = ratio.interval
