@@ -11,6 +11,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,9 @@ PAUSE = threading.Event()
 class Server:
     """The command `studio` in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "pidm_nav.cli", "studio", "--no-browser", "--port", "0"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    def __init__(self, folder: Path, port: str = "0", token: str = "") -> None:
+        command = [sys.executable, "-m", "pidm_nav.cli", "studio", "--no-browser", "--port", port]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PIDM_NAV_TOKEN": token}
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         told = next(line for line in self.process.stdout if "http" in line)
@@ -209,7 +211,7 @@ def test_messages_have_a_largest_size(server: Server) -> None:
 def test_an_episode_recorded_in_the_browser_replays(server: Server, folder: Path) -> None:
     with server.socket("/play", {"world": {"task": "zigzag"}, "file": "mine.npz"}) as line:
         setup = hear(line)
-        assert setup["title"] == "Zigzag" and len(setup["map"]["goals"]) == 6
+        assert setup["file"] == "mine.npz" and len(setup["map"]["goals"]) == 6
         told = play(line, 6)
         assert told["kept"] == 1
         line.send(json.dumps({"commands": ["quit"]}))
@@ -226,18 +228,31 @@ def test_a_lost_connection_pauses_and_can_be_resumed(server: Server) -> None:
         session = hear(line)["session"]
         before = play(line, 1)
         with server.socket("/play", {"resume": session}) as second:
-            assert "another tab" in complaint(second)
-    for _ in range(100):  # the server notices that the page has gone
-        with server.socket("/play", {"resume": session}) as line:
-            told = json.loads(line.recv(timeout=30))
-            if "error" not in told:
-                assert len(told["trace"]) > before["person"]["steps"]
-                told = hear(line)
-                assert told["phase"] == "paused" and told["person"]["goals"] == 1
-                line.send(json.dumps({"commands": ["pause"]}))
-                until(line, lambda told: told["phase"] == "running")
-                return
-    pytest.fail("the session was never free again")
+            refusal: dict[str, Any] = {}
+            while not refusal:
+                line.send(json.dumps({"device": "test"}))
+                hear(line)
+                with suppress(TimeoutError):
+                    refusal = json.loads(second.recv(timeout=0))
+            assert "another tab" in refusal["error"]
+    with server.socket("/play", {"resume": session}) as line:
+        assert len(hear(line)["trace"]) > before["person"]["steps"]
+        told = hear(line)
+        assert told["phase"] == "paused" and told["person"]["goals"] == 1
+        line.send(json.dumps({"commands": ["pause"]}))
+        until(line, lambda told: told["phase"] == "running")
+
+
+def test_a_silent_page_is_paused_and_another_can_take_over(server: Server) -> None:
+    with server.socket("/play", {"world": {"task": "zigzag"}}) as line:
+        session = hear(line)["session"]
+        play(line, 1)
+        line.send(json.dumps({"stick": [1, 0]}))  # the last word before the network is gone
+        steps = until(line, lambda told: told["phase"] == "paused")["person"]["steps"]
+        with server.socket("/play", {"resume": session}) as second:
+            hear(second)
+            assert hear(second)["person"]["steps"] == steps
+            assert "another tab" in complaint(line)
 
 
 def test_what_was_kept_survives_a_kill(tmp_path: Path) -> None:
@@ -347,7 +362,7 @@ def test_a_training_can_be_stopped_and_a_failure_is_told(server: Server, agents:
 def test_watching_shows_what_agents_think(server: Server, agents: list[str]) -> None:
     bc, pidm = sorted(agents)
     with server.socket("/watch", {"world": MAZE, "players": [pidm, bc, "astar"]}) as line:
-        assert hear(line)["players"] == ["PIDM", "BC", "A*"]
+        assert hear(line)["titles"] == ["PIDM", "BC", "A*"]
         line.send(json.dumps({"do": "pause", "field": True}))
         told = until(line, lambda told: not told["playing"] and "field" in told["players"][0])
         first, second, third = told["players"]
@@ -401,33 +416,49 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-@pytest.fixture
-def page(browser: Any, server: Server) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1200, "height": 850}, bypass_csp=True)
-    opened = context.new_page()
+@contextmanager
+def opened(browser: Any, server: Server, **settings: Any) -> Iterator[Any]:
+    """Open the studio's page, and check that no script of it fails."""
+    context = browser.new_context(**{"viewport": {"width": 1200, "height": 850}, "bypass_csp": True} | settings)
+    page = context.new_page()
     errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.goto(server.link)
-    opened.wait_for_selector("#play-form option[value=maze]", state="attached")
-    yield opened
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(server.link)
+    page.wait_for_selector("#play-form option[value=maze]", state="attached")
+    yield page
     assert not errors
     context.close()
 
 
-def test_the_browser_records_with_keys_and_reloads_in_the_middle(page: Any, folder: Path) -> None:
-    page.select_option("#play-form [name=task]", "maze")
-    page.fill("[name=file]", "keys.npz")
+@pytest.fixture
+def page(browser: Any, server: Server) -> Iterator[Any]:
+    with opened(browser, server) as page:
+        yield page
+
+
+def start(page: Any, task: str, file: str) -> None:
+    page.select_option("#play-form [name=task]", task)
+    page.fill("[name=file]", file)
     page.click("#start")
     page.wait_for_selector("#session:not([hidden])")
+    page.wait_for_function("document.getElementById('steps').textContent === '0'")
+
+
+def step_until(page: Any, steps: int) -> None:
+    page.wait_for_function(f"Number(document.getElementById('steps').textContent) >= {steps}")
+
+
+def test_the_browser_records_with_keys_and_reloads_in_the_middle(page: Any, folder: Path) -> None:
+    start(page, "maze", "keys.npz")
     page.keyboard.down("ArrowUp")
-    page.wait_for_function("Number(document.getElementById('steps').textContent) > 10")
+    step_until(page, 11)
     page.keyboard.up("ArrowUp")
     page.reload()
     page.wait_for_selector("#play-overlay:has-text('Paused')")
     assert int(page.inner_text("#steps")) > 10
     page.keyboard.press("p")
     page.keyboard.down("d")
-    page.wait_for_function("Number(document.getElementById('steps').textContent) > 25")
+    step_until(page, 26)
     page.keyboard.up("d")
     page.keyboard.press("Enter")
     page.wait_for_selector("#kept:has-text('1 now')")
@@ -446,14 +477,19 @@ def test_the_browser_records_with_a_gamepad(page: Any, folder: Path) -> None:
           navigator.getGamepads = () => [window.pad];
         }"""
     )
-    page.select_option("#play-form [name=task]", "four-room")
-    page.fill("[name=file]", "pad.npz")
-    page.click("#start")
-    page.wait_for_selector("#session:not([hidden])")
+    start(page, "four-room", "pad.npz")
+    page.evaluate("() => { pad.axes[0] = 0.1; }")  # a worn stick, within the dead zone
     page.wait_for_function("document.getElementById('steps').textContent === '0'")
     page.evaluate("() => { pad.axes[0] = 0.8; pad.axes[1] = -0.2; }")
-    page.wait_for_function("Number(document.getElementById('steps').textContent) > 8")
+    step_until(page, 9)
     assert page.inner_text("#device") == "Test Pad"
+    gone = "Object.assign(new Event('gamepaddisconnected'), { gamepad: pad })"
+    page.evaluate(f"() => {{ pad.connected = false; dispatchEvent({gone}); }}")
+    page.wait_for_selector("#play-overlay:has-text('Test Pad was unplugged')")
+    page.evaluate("() => { pad.connected = true; pad.buttons[9].pressed = true; }")  # plugged in again: Start goes on
+    page.wait_for_selector("#play-overlay", state="hidden")
+    page.evaluate("() => { pad.buttons[9].pressed = false; }")
+    step_until(page, 15)
     page.evaluate("() => { pad.axes.fill(0); pad.buttons[3].pressed = true; }")
     page.wait_for_selector("#kept:has-text('1 now')")
     page.evaluate("() => { pad.buttons[3].pressed = false; pad.buttons[8].pressed = true; }")
@@ -481,6 +517,136 @@ def test_the_browser_trains_watches_and_drags(page: Any, agents: list[str]) -> N
     page.wait_for_function("() => studioWatched().players[0].state[1] > 600")
     page.click("#step")
     page.wait_for_selector("#scores li:first-child:has-text('step 1')")
+
+
+def test_the_browser_records_with_a_finger(browser: Any, server: Server, folder: Path) -> None:
+    phone = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
+    with opened(browser, server, **phone) as page:
+        start(page, "maze", "finger.npz")
+        box = page.locator("#play-canvas").bounding_box()
+        assert box["y"] >= 0 and box["y"] + box["height"] <= 800  # the map is in sight
+        x, y = box["x"] + 100, box["y"] + 200
+        touch = page.context.new_cdp_session(page)
+        for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchMove", [{"x": x, "y": y - 50}])):
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        step_until(page, 9)
+        assert page.is_visible("#touch") and page.inner_text("#device") == "touch"
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        page.wait_for_selector("#touch", state="hidden")
+        page.tap("#commands button:has-text('keep it')")
+        page.wait_for_selector("#kept:has-text('1 now')")
+        page.tap("#commands button:has-text('Finish')")
+        page.wait_for_selector("#play-form:not([hidden])")
+    assert load_demos(folder / "finger.npz")[0].actions[4, 1] == -1
+
+
+def test_the_page_goes_on_after_a_lost_connection(browser: Any, tmp_path: Path) -> None:
+    server = Server(tmp_path, token="stays-the-same")
+    with opened(browser, server) as page:
+        lines = "(Real) => { window.lines = []; window.WebSocket = class extends Real { "
+        page.evaluate(f"() => ({lines} constructor(url) {{ super(url); lines.push(this); }} }}; }})(WebSocket)")
+        start(page, "maze", "mine.npz")
+        page.keyboard.down("ArrowUp")
+        step_until(page, 6)
+        page.keyboard.up("ArrowUp")
+        step_until(page, 15)  # meanwhile the stick comes back, which the next episode waits for
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#kept:has-text('1 now, 1 in mine.npz')")
+        page.keyboard.down("ArrowUp")
+        step_until(page, 6)
+        page.evaluate("() => lines[0].close()")  # the network: the session waits
+        page.wait_for_selector("#play-overlay:has-text('lost')")
+        page.keyboard.up("ArrowUp")
+        page.wait_for_selector("#play-overlay:has-text('Press P')")
+        steps = int(page.inner_text("#steps"))
+        assert steps >= 6 and page.inner_text("#kept") == "1 now, 1 in mine.npz"
+        page.keyboard.press("p")
+        page.keyboard.down("ArrowDown")
+        step_until(page, steps + 3)
+        server.process.kill()  # the server: what was kept is in the file
+        server.process.wait(timeout=30)
+        page.wait_for_selector("#play-overlay:has-text('lost')")
+        page.wait_for_selector("#alert:has-text('does not answer')")
+        page.keyboard.up("ArrowDown")
+        again = Server(tmp_path, server.base.rpartition(":")[2], server.token)
+        page.wait_for_selector("#kept:has-text('0 now, 1 in mine.npz')")
+        page.wait_for_selector("#alert", state="hidden")
+        page.keyboard.down("ArrowUp")
+        step_until(page, 6)
+        page.keyboard.up("ArrowUp")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#kept:has-text('1 now, 2 in mine.npz')")
+    again.close()
+    demos = load_demos(tmp_path / "mine.npz")
+    assert len(demos) == 2 and not check_demos(demos).mismatches
+
+
+@pytest.mark.skipif(find_spec("vizdoom") is None, reason="vizdoom is not installed")
+def test_the_browser_records_and_watches_in_3d(page: Any, folder: Path) -> None:
+    colors = """(id) => {
+      const canvas = document.getElementById(id), { width, height } = canvas;
+      return [width, height, new Set(canvas.getContext("2d").getImageData(0, 0, width, height).data).size];
+    }"""
+    start(page, "tour-3d", "walk.npz")
+    page.wait_for_selector("#play-overlay:has-text('First: turn round')")
+    assert "turn with J and L" in page.inner_text("#device-hint")
+    page.keyboard.down("l")
+    page.wait_for_selector("#goals:has-text('1 of 11')")
+    page.keyboard.up("l")
+    assert page.inner_text("#next") != "turn round"
+    width, height, shades = page.evaluate(colors, "play-canvas")
+    assert width > height > 200 and shades > 50
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#kept:has-text('1 now')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#play-form:not([hidden])")
+    demos = load_demos(folder / "walk.npz")
+    assert demos.task == "tour-3d" and not check_demos(demos).mismatches
+    page.click("#tab-watch")
+    page.select_option("#watch-form [name=task]", "tour-3d")
+    for number in range(2):
+        page.locator("#watch-form [name=player]").nth(number).select_option("scripted")
+    page.click("#watch-form button")
+    page.wait_for_selector("#scores li:nth-child(2):has-text('1 of 11')")
+    assert page.is_hidden("#thoughts")
+    wide, _, shades = page.evaluate(colors, "watch-canvas")
+    assert wide == 2 * width and shades > 50
+    page.click("#toggle")
+    page.wait_for_selector("#toggle:has-text('Play')")
+
+
+def test_a_map_of_ones_own_is_recorded_trained_on_and_watched(page: Any, server: Server) -> None:
+    page.select_option("#play-form [name=task]", "custom")
+    page.fill("[name=map]", "##########\n#........#\n#.A....1.#\n#........#\n##########")
+    start(page, "custom", "own.npz")
+    page.keyboard.down("ArrowRight")
+    step_until(page, 9)
+    page.keyboard.up("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#kept:has-text('1 now')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#play-form:not([hidden])")
+    asked = {"agents": ["retrieval-bc"], "demos": "own.npz", "task": "custom"}
+    (name,) = server.ask("/api/trainings", asked)["started"]
+    assert wait_for(server, name)["status"] == "done"
+    page.click("#tab-train")
+    page.click(f".run:has-text('{name}') button:has-text('Watch it')")
+    page.wait_for_function("() => studioWatched()?.players[0].nearest?.length === 2")
+    assert "of 1 goals" in page.inner_text("#scores")
+
+
+def test_a_recording_is_dropped_onto_the_page(page: Any) -> None:
+    page.evaluate(
+        """(bytes) => {
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(new File([new Uint8Array(bytes)], "dropped.npz"));
+          for (const name of ["dragover", "drop"]) document.body.dispatchEvent(
+            new DragEvent(name, { dataTransfer, bubbles: true, cancelable: true }));
+        }""",
+        list(_packaged()),
+    )
+    page.wait_for_function("document.querySelector('#train-form [name=demos]').value === 'dropped.npz'")
+    assert page.is_visible("#train-form")
 
 
 def test_a_wrong_map_is_told_while_it_is_drawn(page: Any) -> None:

@@ -109,16 +109,20 @@ class Rival(Player):
         return f"{verdict}! You: {you} in {counted(person.steps, 'step')}. {self.name}: {they} in {self.steps}."
 
 
-def make_rival(agent: NavPolicy | str, task: Task, env_kwargs: dict[str, Any], seed: int) -> Rival:
+def make_rival(
+    agent: NavPolicy | str, task: Task, env_kwargs: dict[str, Any], seed: int, render_mode: str | None = None
+) -> Rival:
     """Return an expert or a trained agent, in an environment with the person's dynamics and its own observations."""
     if isinstance(agent, str):
         expert = named_expert(agent, task, env_kwargs, seed)
-        return Rival("A*" if agent == "astar" else agent, expert, task.make_vec(1, **env_kwargs))
+        return Rival(
+            "A*" if agent == "astar" else agent, expert, task.make_vec(1, render_mode=render_mode, **env_kwargs)
+        )
     from pidm_nav.agents.policy import same_space
 
     trained_with: dict[str, Any] = agent.description.get("env_kwargs", {})
     observed = {key: trained_with[key] for key in OBSERVED if key in trained_with}
-    env = task.make_vec(1, **{**env_kwargs, **observed})
+    env = task.make_vec(1, render_mode=render_mode, **{**env_kwargs, **observed})
     if not same_space(agent.observation_space, env.single_observation_space):
         trained_on = agent.description.get("task")
         raise ValueError(f"the agent was trained on {trained_on}, not on {task.name}: leave --task out")

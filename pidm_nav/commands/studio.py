@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import secrets
 import socket
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from pidm_nav.console import say
 from pidm_nav.files import writable_folder
@@ -20,7 +22,7 @@ class Studio:
     """Record, train and watch in a browser; the machine itself needs no display.
 
     Recordings and agents are files in --folder, which the other commands read too. The link holds a random token,
-    without which nobody can use the studio.
+    or the one in the environment variable PIDM_NAV_TOKEN, without which nobody can use the studio.
 
     Example: pidm-nav studio
     """
@@ -42,12 +44,12 @@ class Studio:
             raise ImportError('the studio needs the extra: pip install "pidm-nav[studio]"') from None
         writable_folder(self.folder, "--folder")
         port = self._free_port()
-        token = secrets.token_urlsafe(24)
+        token = os.environ.get("PIDM_NAV_TOKEN") or secrets.token_urlsafe(24)
         local = _is_loopback(self.host)
 
         def ready(port: int) -> None:
-            name = "127.0.0.1" if local or self.host == "0.0.0.0" else self.host
-            link = f"http://{name}:{port}/?token={token}"
+            name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+            link = f"http://{f'[{name}]' if ':' in name else name}:{port}/?token={quote(token)}"
             say(f"The studio is open, and works in {self.folder.resolve()}; Ctrl-C closes it.")
             say(f"  {link}", style="bold")
             if not local:

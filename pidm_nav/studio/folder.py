@@ -35,14 +35,16 @@ class Folder:
         return own + [_describe(name, name) for name in PACKAGED]
 
     def agents(self) -> list[dict[str, Any]]:
-        """Return name, kind and task of every trained agent, in this folder or one or two below it."""
+        """Return every trained agent, up to three folders below this one; the newest is the first."""
+        files = [file for below in ("*/", "*/*/", "*/*/*/") for file in self.path.glob(f"{below}agent.json")]
         found = []
-        for file in sorted(self.path.glob("**/agent.json"), key=lambda file: -file.stat().st_mtime):
-            name = file.parent.relative_to(self.path)
-            if len(name.parts) <= 3 and not any(part.startswith(".") for part in name.parts):
+        for file in sorted(files, key=lambda file: -file.stat().st_mtime):
+            name = file.parent.relative_to(self.path).as_posix()
+            if not name.startswith(".") and "/." not in name:
                 with suppress(msgspec.MsgspecError, ValueError, OSError):  # what is not an agent of ours is not listed
                     card = msgspec.json.decode(file.read_bytes(), type=Card)
-                    found.append({"name": name.as_posix(), "agent": card.agent, "task": card.task, "demos": card.demos})
+                    world = World(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
+                    found.append({"name": name, "agent": card.agent, "demos": card.data.episodes, "world": world})
         return found
 
     def demos(self, name: str) -> str:
@@ -80,21 +82,7 @@ def _describe(name: str, source: str | Path, changed: int = 0) -> dict[str, Any]
         dataset = load_demos(source)
     except (ValueError, OSError) as error:
         return {"name": name, "error": str(error)}
-    drawn = dataset.task in TASKS and TASKS[dataset.task].shows_goals
-    return {"name": name, "task": dataset.task, "episodes": len(dataset), "steps": dataset.num_steps, "drawn": drawn}
-
-
-class Card(msgspec.Struct):
-    """What a list of agents shows of an agent.json."""
-
-    agent: str
-    task: str
-    data: dict[str, Any] = {}
-
-    @property
-    def demos(self) -> Any:
-        """The number of demonstrations that it has learned from."""
-        return self.data.get("episodes", 0)
+    return {"name": name, "task": dataset.task, "episodes": len(dataset)}
 
 
 class World(msgspec.Struct, frozen=True):
@@ -114,6 +102,28 @@ class World(msgspec.Struct, frozen=True):
             raise ValueError(f"the map has {len(self.map):,} characters: at most {MOST_MAP:,} are read")
         layout = Layout.parse(self.map, self.room_size)
         return TASKS["custom"], {"layout": layout.text, "room_size": list(self.room_size)}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an agent was trained, as far as a map of one's own is concerned."""
+
+    layout: str | None = None
+    room_size: tuple[int, int] = (800, 800)
+
+
+class Data(msgspec.Struct, frozen=True):
+    """What an agent has learned from."""
+
+    episodes: int = 0
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a list of agents shows of an agent.json."""
+
+    agent: str
+    task: str
+    env_kwargs: Place = Place()
+    data: Data = Data()
 
 
 def picture(layout: Layout | None) -> dict[str, Any] | None:

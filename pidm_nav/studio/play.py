@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pidm_nav.console import printable
 from pidm_nav.demos.experts import EXPERTS
@@ -18,13 +20,14 @@ from pidm_nav.demos.recorder.players import Player, make_rival
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.policies import load_named
 from pidm_nav.studio.folder import Folder, World, picture
+from pidm_nav.world2d.layout import Layout
 
 MOST_WAITING = 600.0  # seconds that a session without a connection is kept
-CATCH_UP = 3  # steps, a tenth of a second
+SILENCE = 2.0  # seconds without a message of a page, which sends one per picture, after which it counts as lost
 
 
 class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ask for a session, or for one that was left."""
+    """Ask for a session, or for the one that was left; where that is gone, a new one goes on with the same file."""
 
     world: World | None = None
     file: str | None = None  # where episodes are kept; None plays without recording
@@ -41,18 +44,20 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     camera: tuple[float, float] = (0.0, 0.0)
     commands: tuple[Command, ...] = ()
     device: str = "keyboard"
-    sent: float = 0.0  # the page's clock, given back with the picture that shows it
+    unplugged: str | None = None  # the device in use, if it has just been unplugged
 
 
 @dataclass
 class Seat:
-    """A session, what the person does in it, and who is connected to it."""
+    """A session, what the person does in it, and the task that steps it while a page is connected."""
 
     session: Session
     last: Input = field(default_factory=Input)
-    commands: list[Command] = field(default_factory=list)
-    connection: object | None = None
-    left: float = 0.0  # when the last connection was lost
+    commands: deque[Command] = field(default_factory=deque)
+    unplugged: str | None = None
+    stepping: asyncio.Task[None] | None = None
+    heard: float = field(default_factory=time.monotonic)  # when the page has last said something
+    shown: object = None  # which step the page has a picture of
 
     @classmethod
     def take(cls, begin: Begin, folder: Folder) -> Seat:
@@ -77,34 +82,62 @@ class Seat:
         """Return what the page needs to know once."""
         session = self.session
         return {
-            "task": session.task.name,
-            "title": session.task.title,
             "map": picture(session.layout),
-            "fps": session.rules.fps,
             "camera": session.person.has_camera,
             "rival": None if session.rival is None else session.rival.name,
             "file": None if session.file is None else session.file.path.name,
             "trace": np.round(session.person.trace, 1).tolist() if session.layout is not None else [],
         }
 
+    @property
+    def fps(self) -> float:
+        """Steps per second."""
+        return self.session.rules.fps
+
+    @property
+    def over(self) -> bool:
+        """Whether the person has finished."""
+        return self.session.phase == "over"
+
+    @property
+    def quick(self) -> bool:
+        """Whether a step takes so little time that nobody else notices."""
+        return self.session.layout is not None and self.session.rival is None
+
+    @property
+    def silent(self) -> bool:
+        """Whether nobody is at the page: it is closed, in the background, or cannot be reached."""
+        return self.stepping is None or time.monotonic() - self.heard > SILENCE
+
     def hear(self, said: Input) -> None:
         """Take in a message of the page."""
-        finite = all(np.isfinite([*said.stick, *said.camera]))
-        self.last = said if finite else Input(commands=said.commands)
+        self.last, self.heard = said, time.monotonic()
         self.commands += said.commands[: len(COMMANDS)]
+        self.unplugged = said.unplugged or self.unplugged
 
     def leave(self) -> None:
-        """Pause: the connection is lost."""
-        self.connection, self.left, self.last = None, time.monotonic(), Input()
-        if self.session.phase == "running":
-            self.session.tick(Reading(commands=("pause",)))
+        """Note that the connection is lost; the next step, of whoever comes back, finds the episode paused."""
+        self.stepping, self.heard, self.shown = None, time.monotonic(), None
+        self.pause()
+
+    def pause(self) -> None:
+        """Pause before the next step."""
+        self.last, self.commands = Input(), deque(["pause"] if self.session.phase == "running" else [])
 
     def tick(self) -> None:
         """Make one step of the session."""
-        commands, self.commands = tuple(self.commands), []
-        said = self.last
+        if self.silent:
+            self.pause()
+        said, unplugged, self.unplugged = self.last, self.unplugged, None
+        commands = tuple(self.commands.popleft() for _ in range(len(self.commands)))  # more may come meanwhile
         device = printable(said.device)[:80] or "browser"
-        self.session.tick(Reading(said.stick, commands, device, camera=said.camera))
+        self.session.tick(Reading(said.stick, commands, device, unplugged and printable(unplugged)[:80], said.camera))
+
+    def picture(self) -> NDArray[np.uint8] | None:
+        """Return what the person sees, unless the page draws it or has it already."""
+        rollout = self.session.person.rollout
+        before, self.shown = self.shown, (rollout, len(self.session.person.trace))
+        return None if self.session.layout is not None or self.shown == before else rollout.picture(0)
 
     def report(self) -> dict[str, Any]:
         """Return what the page shows now."""
@@ -113,32 +146,17 @@ class Seat:
         return {
             "phase": session.phase,
             "message": session.message,
+            "problem": session.problem,
             "kept": session.kept,
             "total": None if file is None else len(file),
             "meanings": session.meanings(),
-            "person": _see(session.person, session.layout is not None),
-            "rival": None if session.rival is None else _see(session.rival, session.layout is not None),
-            "sent": self.last.sent,
+            "person": see(session.person, session.layout),
+            "rival": None if session.rival is None else see(session.rival, session.layout),
         }
 
 
-def _see(player: Player, drawn: bool) -> dict[str, Any]:
+def see(player: Player, layout: Layout | None) -> dict[str, Any]:
+    """Return how far a player is, with the state vector where the page draws the map."""
     shown = {"steps": player.steps, "goals": player.goals_reached, "of": player.num_goals, "total": player.total}
-    return shown | ({"state": np.round(player.state, 1).tolist()} if drawn else {})
-
-
-async def run(seat: Seat, send: Any, send_picture: Any) -> None:
-    """Step the session at its rate until it is over; up to `CATCH_UP` late steps are caught up with."""
-    period = 1 / seat.session.rules.fps
-    clock = asyncio.get_running_loop().time
-    due = clock()
-    while seat.session.phase != "over":
-        if seat.session.layout is not None:
-            seat.tick()
-        else:  # the engine takes milliseconds: others go on meanwhile
-            await asyncio.to_thread(seat.tick)
-            await send_picture(seat.session.person.rollout.picture(0))
-        await send(seat.report())
-        due = max(due + period, clock() - CATCH_UP * period)
-        await asyncio.sleep(max(due - clock(), 0))
-    await send(seat.report())
+    state = None if layout is None else np.round(player.state, 1).tolist()
+    return {**shown, "state": state, "next": str(player.info("milestone", ""))}

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,8 +39,10 @@ from pidm_nav.version import __version__
 
 MOST_SEATS, MOST_WATCHES = 32, 16  # sessions at once
 MOST_MESSAGE = 64_000  # bytes of a message on a socket
+LATE = 0.1  # seconds of steps that are caught up with
 STATIC = files("pidm_nav.studio") / "static"
 Handler = Callable[[Request], Awaitable[Response]]
+Sender = Callable[[Any], Awaitable[None]]
 
 
 @dataclass
@@ -50,16 +53,17 @@ class Studio:
     trainings: Trainings
     seats: dict[str, play.Seat] = field(default_factory=dict)
     watches: int = 0
+    door: asyncio.Lock = field(default_factory=asyncio.Lock)  # one comes in after the other, so that limits hold
 
     def seat(self, begin: play.Begin) -> tuple[str, play.Seat]:
         """Return the session that a page asks for, a new one or the one it had."""
-        self.clear()
-        if begin.resume is not None:
-            if begin.resume not in self.seats:
-                raise ValueError("that session is over: begin a new one")
+        for name, seat in list(self.seats.items()):  # nobody has come back to these
+            if seat.over or (seat.stepping is None and time.monotonic() - seat.heard > play.MOST_WAITING):
+                self.leave(name)
+        if begin.resume in self.seats:
             return begin.resume, self.seats[begin.resume]
         if len(self.seats) >= MOST_SEATS:
-            left = {name: seat.left for name, seat in self.seats.items() if seat.connection is None}
+            left = {name: seat.heard for name, seat in self.seats.items() if seat.stepping is None}
             if not left:
                 raise ValueError(f"{MOST_SEATS} people are playing: wait until one of them stops")
             self.leave(min(left, key=left.__getitem__))
@@ -67,16 +71,10 @@ class Studio:
         self.seats[name] = seat = play.Seat.take(begin, self.folder)
         return name, seat
 
-    def clear(self) -> None:
-        """Close the sessions that nobody has come back to."""
-        for name, seat in list(self.seats.items()):
-            waiting = seat.connection is None and time.monotonic() - seat.left > play.MOST_WAITING
-            if seat.session.phase == "over" or (seat.left and waiting):
-                self.leave(name)
-
     def leave(self, name: str) -> None:
-        """Close a session; what was kept is on disk."""
-        self.seats.pop(name).session.close()
+        """Close a session, unless it is closed; what was kept is on disk."""
+        if seat := self.seats.pop(name, None):
+            seat.session.close()
 
     def close(self) -> None:
         """Close everything."""
@@ -136,9 +134,9 @@ def make_app(folder: Path, token: str) -> ASGIApp:
 
     async def overview(request: Request) -> Response:
         tasks = [
-            {"name": task.name, "title": task.title, "goals": task.num_goals, "drawn": task.shows_goals}
+            {"name": task.name, "title": task.title, "experts": task.experts}
             for task in TASKS.values()
-            if task.name != "custom" and (task.shows_goals or _has_3d())
+            if task.shows_goals or find_spec("vizdoom")
         ]
         recordings, agents = await asyncio.to_thread(lambda: (place.recordings(), place.agents()))
         content = {"version": __version__, "folder": place.path.name, "tasks": tasks}
@@ -170,17 +168,20 @@ def make_app(folder: Path, token: str) -> ASGIApp:
     async def play_socket(socket: WebSocket) -> None:
         async with _conversation(socket) as send:
             begin = msgspec.json.decode(await socket.receive_text(), type=play.Begin)
-            name, seat = studio.seat(begin)
-            if seat.connection is not None:
-                raise ValueError("this session is open in another tab: go on there")
-            seat.connection = socket
+            async with studio.door:
+                name, seat = await asyncio.to_thread(studio.seat, begin)
+            await _take_over(seat)
+            seat.heard = time.monotonic()
+            seat.stepping = stepping = asyncio.create_task(_run(seat, socket, send))
             try:
                 await send({"session": name, **seat.setup()})
-                stepping = asyncio.create_task(play.run(seat, send, lambda frame: socket.send_bytes(_jpeg(frame))))
                 await _listen(socket, play.Input, seat.hear, stepping)
+                if seat.stepping is not stepping:
+                    raise ValueError("this session goes on in another tab")
             finally:
-                seat.leave()
-                if seat.session.phase == "over":
+                if seat.stepping is stepping:
+                    seat.leave()
+                if seat.over:
                     await asyncio.to_thread(studio.leave, name)
 
     async def watch_socket(socket: WebSocket) -> None:
@@ -191,8 +192,9 @@ def make_app(folder: Path, token: str) -> ASGIApp:
             try:
                 ask = msgspec.json.decode(await socket.receive_text(), type=watch.Ask)
                 show = await asyncio.to_thread(watch.Watch, ask, place)
-                await send(show.setup())
-                await _listen(socket, watch.Order, show.obey, asyncio.create_task(watch.run(show, send)))
+                with contextlib.closing(show):
+                    await send(show.setup())
+                    await _listen(socket, watch.Order, show.hear, asyncio.create_task(_run(show, socket, send)))
             finally:
                 studio.watches -= 1
 
@@ -208,12 +210,6 @@ def make_app(folder: Path, token: str) -> ASGIApp:
         Mount("/static", StaticFiles(packages=[("pidm_nav.studio", "static")])),
     ]
     return Guard(Starlette(routes=routes, lifespan=lifespan), token)
-
-
-def _has_3d() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("vizdoom") is not None
 
 
 def _json(content: Any, status: int = 200) -> Response:
@@ -253,7 +249,7 @@ def _keep(path: Path, content: bytes) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _conversation(socket: WebSocket) -> AsyncIterator[Callable[[Any], Awaitable[None]]]:
+async def _conversation(socket: WebSocket) -> AsyncIterator[Sender]:
     """Accept a socket, and end with a sentence where something is wrong."""
     await socket.accept()
 
@@ -269,6 +265,47 @@ async def _conversation(socket: WebSocket) -> AsyncIterator[Callable[[Any], Awai
             await send({"error": str(error)})
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await socket.close()
+
+
+async def _take_over(seat: play.Seat) -> None:
+    """Take a session from a page that is gone, which the server may notice late."""
+    waited = 0.0
+    while not seat.silent:
+        if waited > play.SILENCE:
+            raise ValueError("this session is open in another tab: go on there")
+        await asyncio.sleep(0.1)
+        waited += 0.1
+    if seat.stepping is not None:
+        seat.stepping.cancel()
+        seat.leave()
+
+
+async def _run(show: play.Seat | watch.Watch, socket: WebSocket, send: Sender) -> None:
+    """Step at the person's speed until it is over, and send what there is to see."""
+
+    def step() -> tuple[bytes | None, dict[str, Any]]:
+        show.tick()
+        frame = show.picture()
+        return None if frame is None else _jpeg(frame), show.report()
+
+    clock = asyncio.get_running_loop().time
+    due = clock()
+    while not show.over:
+        picture, report = step() if show.quick else await _in_thread(step)
+        if picture is not None:
+            await socket.send_bytes(picture)
+        await send(report)
+        due = max(due + 1 / show.fps, clock() - LATE)
+        await asyncio.sleep(max(due - clock(), 0))
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Let others go on meanwhile, and wait for the end even if nobody wants the result any more."""
+    task = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    finally:
+        await asyncio.wait([task])
 
 
 async def _listen(socket: WebSocket, kind: Any, hear: Callable[[Any], None], stepping: asyncio.Task[None]) -> None:

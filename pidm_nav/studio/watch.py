@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections import deque
 from typing import Any, Literal
 
 import msgspec
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.players import Rival, make_rival
+from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.policies import load_named
 from pidm_nav.rollout import Policy, Rollout
 from pidm_nav.studio.folder import Folder, World, picture
+from pidm_nav.studio.play import see
 from pidm_nav.world2d.physics import SPEED
 from pidm_nav.world2d.state import POSITION, goals_of, join_state, split_state
 
@@ -70,16 +72,20 @@ class Mind:
             self._decided = self.policy.predict(seen, rollout.memory, rollout.steps == 0, True)
         action, memory = self._decided
         told = {"action": np.round(action[0], 3).tolist()}
+        if seen.ndim != 2:  # what a policy that sees pictures thinks cannot be drawn
+            return told
         predictor = getattr(self.policy, "predictor", None)
         if predictor is not None:
             told["future"] = np.round(predictor.predict(seen, memory)[0, POSITION], 1).tolist()
             if field:
                 told["field"] = self._ask_around(seen)
         source = self.policy if predictor is None else predictor  # what keeps the demonstrated states
-        if isinstance(source, Follow):
-            told["followed"] = np.round(_path(source.observations, int(memory[0])), 1).tolist()
-        elif getattr(source, "index", None) is not None:
-            told["followed"] = np.round(_path(source.states, int(source.index.query(seen)[0])), 1).tolist()
+        if getattr(source, "index", None) is not None:
+            follows = isinstance(source, Follow)
+            states, nearest = source.observations if follows else source.states, source.index.query(seen)
+            row = int(source.rows[nearest][0] if follows else nearest[0])
+            told["nearest"] = np.round(states[row, POSITION], 1).tolist()
+            told["followed"] = np.round(_path(states, int(memory[0]) if follows else row), 1).tolist()
         return told
 
     def _ask_around(self, seen: NDArray[Any]) -> list[list[float]]:
@@ -105,51 +111,60 @@ def _path(states: NDArray[Any], row: int) -> NDArray[Any]:
 class Watch:
     """The players of an episode; each makes one step per tick, with the same noise."""
 
+    over, quick = False, False  # agents and engines take milliseconds, and the person ends it by leaving
+
     def __init__(self, ask: Ask, folder: Folder) -> None:
         if not 1 <= len(ask.players) <= MOST_PLAYERS:
             raise ValueError(f"{len(ask.players)} players were chosen: choose 1 to {MOST_PLAYERS}")
         self.task, env_kwargs = ask.world.resolve()
-        self.layout = self.task.layout(env_kwargs)
-        if not self.task.shows_goals or self.layout is None:
-            raise ValueError(f"{self.task.title} cannot be drawn from above: choose a 2D task")
-        self._free = self.layout.free()
+        self.layout = self.task.layout(env_kwargs) if self.task.shows_goals else None
+        self._free = None if self.layout is None else np.argwhere(self.layout.free())
+        mode = "rgb_array" if self.layout is None else None
         chosen = [name if name in EXPERTS else load_named(str(folder.agent(name))) for name in ask.players]
-        self.players = [make_rival(each, self.task, env_kwargs, ask.seed) for each in chosen]
+        self.players: list[Rival] = []
+        try:
+            for each in chosen:
+                self.players.append(make_rival(each, self.task, env_kwargs, ask.seed, mode))
+        except BaseException:
+            self.close()
+            raise
         self.minds = [Mind(player.policy) for player in self.players]
         for player, mind in zip(self.players, self.minds, strict=True):
             player.policy = mind
-        self.seed, self.playing, self.speed, self.field = self._seed(ask.seed), True, 1.0, False
-        self.restart()
-
-    @staticmethod
-    def _seed(seed: int) -> int:
-        if not 0 <= seed < 2**31:
-            raise ValueError(f"the seed is {seed}: it must be between 0 and {2**31 - 1}")
-        return seed
+        self.orders = deque([Order(seed=ask.seed)])
+        self.seed, self.playing, self.speed, self.field = 0, True, 1.0, False
 
     def setup(self) -> dict[str, Any]:
         """Return what the page needs to know once."""
-        titles = [player.name for player in self.players]
-        return {"map": picture(self.layout), "task": self.task.name, "title": self.task.title, "players": titles}
+        return {"map": picture(self.layout), "titles": [player.name for player in self.players]}
 
-    def obey(self, order: Order) -> None:
-        """Do what the person asks for."""
+    def hear(self, order: Order) -> None:
+        """Take in what the person asks for."""
+        self.orders.append(order)
+
+    def _obey(self, order: Order) -> None:
         if order.speed is not None:
-            self.speed = float(np.clip(np.nan_to_num(order.speed, nan=1.0), 0.1, 8.0))
+            self.speed = float(np.clip(order.speed, 0.1, 8.0))
         if order.field is not None:
             self.field = order.field
         if order.seed is not None:
-            self.seed = self._seed(order.seed)
+            check_number("the seed", order.seed, 0, MAX_SEED)
+            self.seed = order.seed
             self.restart()
         if order.do == "restart":
             self.restart()
-        elif order.do == "place":
-            self.place(order.at, order.goals)
+        elif order.do == "place" and self._free is not None:
+            self.place(order.at, order.goals, self._free)
         elif order.do == "step":
             self.playing = False
             self.step()
         elif order.do is not None:
             self.playing = order.do == "play"
+
+    @property
+    def fps(self) -> float:
+        """Steps per second."""
+        return self.task.fps * self.speed
 
     @property
     def done(self) -> bool:
@@ -162,23 +177,35 @@ class Watch:
             mind.forget()
             player.reset(self.seed, state)
 
+    def tick(self) -> None:
+        """Do what the person asked for, and make a step if the players are playing."""
+        if not self.orders and self.playing:
+            self.step()
+        while self.orders:  # more may come meanwhile
+            self._obey(self.orders.popleft())
+
     def step(self) -> None:
         """Let every player act once."""
         for player in self.players:
             player.step()
 
-    def place(self, at: tuple[float, float] | None, goals_reached: int | None) -> None:
-        """Begin the episode anew where the person put the players, in the nearest place that is free."""
+    def picture(self) -> NDArray[np.uint8] | None:
+        """Return what the players see, side by side, unless the page draws it."""
+        return None if self.layout else np.hstack([player.rollout.picture(0) for player in self.players])
+
+    def close(self) -> None:
+        """Close the environments."""
+        for player in self.players:
+            player.env.close()
+
+    def place(self, at: tuple[float, float] | None, goals_reached: int | None, free: NDArray[np.int64]) -> None:
+        """Begin the episode anew where the person put the players, in the nearest place that is free (N, 2)."""
         position, _, reached = split_state(self.players[0].state)
         goals = goals_of(self.players[0].state)
         count = int(reached) if goals_reached is None else int(np.clip(goals_reached, 0, len(goals) - 1))
-        wanted = position if at is None else np.nan_to_num(np.array(at, np.float64))
-        self.restart(join_state(self._free_place(wanted), goals, np.array(count)))
-
-    def _free_place(self, wanted: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the place nearest to a wanted one where the agent touches no wall."""
-        free = np.argwhere(self._free)
-        return np.asarray(free[np.argmin(((free - wanted) ** 2).sum(axis=1))], np.float64)
+        wanted = position if at is None else np.array(at)
+        nearest = free[np.argmin(((free - wanted) ** 2).sum(axis=1))]
+        self.restart(join_state(nearest.astype(np.float64), goals, np.array(count)))
 
     def report(self) -> dict[str, Any]:
         """Return what the page shows now."""
@@ -190,20 +217,5 @@ class Watch:
         }
 
     def _see(self, player: Rival, mind: Mind) -> dict[str, Any]:
-        shown: dict[str, Any] = {"steps": player.steps, "goals": player.goals_reached, "of": player.num_goals}
-        shown |= {"state": np.round(player.state, 1).tolist(), "done": player.rollout.done}
-        if not player.rollout.done:
-            shown |= mind.thoughts(player.rollout, self.field)
-        return shown
-
-
-async def run(watch: Watch, send: Any) -> None:
-    """Step at the person's speed for as long as the connection lasts."""
-    clock = asyncio.get_running_loop().time
-    due = clock()
-    while True:
-        if watch.playing and not watch.done:
-            watch.step()
-        await send(watch.report())
-        due = max(due + 1 / (watch.task.fps * watch.speed), clock() - 0.1)
-        await asyncio.sleep(max(due - clock(), 0))
+        shown = see(player, self.layout) | {"done": player.rollout.done}
+        return shown if player.rollout.done else shown | mind.thoughts(player.rollout, self.field)

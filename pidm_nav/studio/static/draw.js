@@ -21,6 +21,10 @@ export class Board {
     this.backdrop = null;
   }
 
+  clear() {
+    this.canvas.width = this.canvas.height = 0;
+  }
+
   // Where the pointer is in the room.
   locate(event) {
     const box = this.canvas.getBoundingClientRect();
@@ -29,7 +33,7 @@ export class Board {
 
   begin() {
     const ratio = window.devicePixelRatio || 1;
-    const width = Math.round(this.canvas.clientWidth * ratio), height = Math.round(this.canvas.clientHeight * ratio);
+    const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight].map((side) => Math.max(Math.round(side * ratio), 1)); // 0 where it is hidden
     const dark = document.documentElement.classList.contains("dark");
     if (this.canvas.width !== width || this.canvas.height !== height || this.dark !== dark) this.backdrop = null;
     if (!this.backdrop) {
@@ -92,7 +96,7 @@ export class Board {
     pen.restore();
   }
 
-  agent({ x, y }, kind, label = "") {
+  agent({ x, y }, kind, label = "", line = 0) {
     const pen = this.pen;
     pen.fillStyle = color(kind);
     pen.beginPath(); pen.arc(x, y, BOX / 2 + 1, 0, 7); pen.fill();
@@ -100,7 +104,7 @@ export class Board {
     if (label) {
       pen.font = "700 16px system-ui, sans-serif";
       pen.lineWidth = 4; pen.strokeStyle = color("floor");
-      pen.strokeText(label, x + 14, y + 20); pen.fillText(label, x + 14, y + 20);
+      for (const write of ["strokeText", "fillText"]) pen[write](label, x + 14, y + 20 + 17 * line);
     }
   }
 
@@ -116,7 +120,12 @@ export class Board {
     pen.fill();
   }
 
-  ring({ x, y }, kind) {
+  cross([x, y], kind) {
+    this.pen.strokeStyle = color(kind); this.pen.lineWidth = 3;
+    this.pen.beginPath(); this.pen.moveTo(x - 6, y - 6); this.pen.lineTo(x + 6, y + 6); this.pen.moveTo(x - 6, y + 6); this.pen.lineTo(x + 6, y - 6); this.pen.stroke();
+  }
+
+  ring([x, y], kind) {
     this.pen.strokeStyle = color(kind); this.pen.lineWidth = 3.5;
     this.pen.beginPath(); this.pen.arc(x, y, BOX / 2 + 2, 0, 7); this.pen.stroke();
     this.pen.beginPath(); this.pen.arc(x, y, 2.5, 0, 7); this.pen.fillStyle = color(kind); this.pen.fill();
@@ -124,7 +133,9 @@ export class Board {
 }
 
 export async function drawPicture(canvas, blob) {
+  canvas.newest = blob;
   const image = await createImageBitmap(blob);
+  if (canvas.newest !== blob) return; // a newer one has come meanwhile
   if (canvas.width !== image.width || canvas.height !== image.height) {
     [canvas.width, canvas.height] = [image.width, image.height];
     canvas.style.setProperty("--ratio", image.width / image.height);

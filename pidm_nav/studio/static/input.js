@@ -25,27 +25,37 @@ export class Input {
     this.keyStick = [0, 0, 0, 0];
     this.device = "keyboard";
     this.down = new Set();
-    this.touched = null;
+    this.touched = {}; // by the number of the stick, 0 or 1: where a finger came down, and the stick since then
+    this.turns = false; // whether the right half of the picture is the second stick
+    this.unplugged = null;
     this.active = false;
     addEventListener("keydown", (event) => this.key(event, true));
     addEventListener("keyup", (event) => this.key(event, false));
     addEventListener("blur", () => this.held.clear());
-    addEventListener("gamepaddisconnected", () => { if (this.device !== "keyboard" && this.active) this.commands.push("pause"); });
+    addEventListener("gamepaddisconnected", ({ gamepad }) => { if (this.device === gamepad.id) this.unplugged = gamepad.id; });
     canvas.addEventListener("pointerdown", (event) => {
       if (!this.active || event.pointerType === "mouse") return;
-      canvas.setPointerCapture(event.pointerId);
-      this.touched = { x: event.clientX, y: event.clientY, stick: [0, 0] };
-      const box = canvas.parentElement.getBoundingClientRect();
+      const box = canvas.parentElement.getBoundingClientRect(), finger = event.pointerId;
+      const stick = this.turns && event.clientX > box.left + box.width / 2 ? 1 : 0;
+      canvas.setPointerCapture(finger);
+      this.touched[stick] = { finger, x: event.clientX, y: event.clientY, stick: [0, 0] };
+      if (stick) return;
       Object.assign(touchMark.style, { left: `${event.clientX - box.left}px`, top: `${event.clientY - box.top}px` });
+      touchMark.firstElementChild.style.translate = "";
       touchMark.hidden = false;
     });
     canvas.addEventListener("pointermove", (event) => {
-      if (!this.touched) return;
-      this.touched.stick = within([(event.clientX - this.touched.x) / 50, (event.clientY - this.touched.y) / 50]);
-      touchMark.firstElementChild.style.translate = this.touched.stick.map((part) => `${part * 45}px`).join(" ");
-      this.device = "touch";
+      for (const [number, touch] of Object.entries(this.touched)) {
+        if (touch.finger !== event.pointerId) continue;
+        touch.stick = within([(event.clientX - touch.x) / 50, (event.clientY - touch.y) / 50]);
+        if (number === "0") touchMark.firstElementChild.style.translate = touch.stick.map((part) => `${part * 45}px`).join(" ");
+        this.device = "touch";
+      }
     });
-    for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => { this.touched = null; touchMark.hidden = true; });
+    for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => {
+      for (const [number, touch] of Object.entries(this.touched)) if (touch.finger === event.pointerId) delete this.touched[number];
+      touchMark.hidden = !this.touched[0];
+    });
   }
 
   key(event, pressed) {
@@ -64,7 +74,7 @@ export class Input {
   read(seconds) {
     const keys = this.readKeys(seconds);
     let sticks = [keys.slice(0, 2), keys.slice(2)];
-    if (this.touched) sticks[0] = this.touched.stick;
+    for (const [number, touch] of Object.entries(this.touched)) sticks[number] = touch.stick;
     for (const pad of navigator.getGamepads?.() ?? []) {
       if (!pad?.connected) continue;
       const both = [live(pad.axes.slice(0, 2)), live([pad.axes[2] ?? 0, pad.axes[3] ?? 0])];
@@ -78,9 +88,9 @@ export class Input {
         if (pressed) this.down.add(name); else this.down.delete(name);
       }
     }
-    const commands = this.commands;
-    this.commands = [];
-    return { stick: sticks[0], camera: sticks[1], commands, device: this.device };
+    const { commands, unplugged, device } = this;
+    [this.commands, this.unplugged] = [[], null];
+    return { stick: sticks[0], camera: sticks[1], commands, device, unplugged };
   }
 
   readKeys(seconds) {
