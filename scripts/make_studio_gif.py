@@ -52,7 +52,7 @@ PAD = """(() => {
     pad.axes = [0, 0, 0, 0];
     if (!told?.person.state || polls++ < 30 || !path.length) return [pad];
     const [x, y] = told.person.state, away = () => Math.hypot(path[place][0] - x, path[place][1] - y);
-    while (place < path.length - 1 && away() < 30 && path[place][2] <= told.person.goals) place++; // past no goal
+    while (place < path.length - 1 && away() < 30) place++;
     pad.axes = [(path[place][0] - x) / away(), (path[place][1] - y) / away(), 0, 0];
     return [pad];
   };
@@ -97,8 +97,7 @@ def play(page: Page, film: Film, number: int) -> None:
     """Play one round along a path of the human-like player; the first is shown."""
     player = make_expert("human-like", TASK, seed=number)
     (episode,) = rollout(player, find_task(TASK).make_vec(1), [number])
-    path = np.column_stack([episode.observations[:, POSITION], episode.infos["goals_reached"]])
-    page.evaluate("(path) => { window.path = path; }", path.tolist())
+    page.evaluate("(path) => { window.path = path; }", episode.observations[:, POSITION].tolist())
     while not page.locator(f"#kept:has-text('{number + 1} now')").count():
         if number == 0:
             film.shoot(110)
