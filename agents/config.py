@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
+
+from pidm_nav.limits import suggestion
 
 MAX_SHIFT = 15  # the smallest frame that the CNN takes has 16 pixels per side
 
@@ -105,8 +106,7 @@ class Preset:
         known = sorted(vars(self.options) | vars(self.training))
         for name in settings:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join(known)}"
+                hint = suggestion(name, known, f"choose among {', '.join(known)}")
                 raise ValueError(f"no setting of this agent or its training is called '{name}': {hint}")
         if "steps" in settings and "checkpoints" not in settings:  # a shorter training leaves out the later ones
             settings["checkpoints"] = tuple(step for step in self.training.checkpoints if step <= settings["steps"])

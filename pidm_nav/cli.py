@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import inspect
 import io
 import re
@@ -16,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pidm_nav.console import printable, say
+from pidm_nav.limits import suggestion
 from pidm_nav.version import __version__
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ def _run(words: list[str]) -> None:
         _overview(family)
     else:
         given = both if family else first
-        close = difflib.get_close_matches(given, COMMANDS, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else "'pidm-nav' alone lists them."
+        hint = suggestion(given, COMMANDS, "'pidm-nav' alone lists them.")
         raise ValueError(f"there is no command '{given}': {hint}")
 
 

@@ -1,9 +1,11 @@
-"""The largest sizes and counts that the package takes, and the check that refuses others before any memory is taken."""
+"""Limits of sizes and counts, checked before any memory is taken, and suggestions for names that are not known."""
 
 from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -26,3 +28,9 @@ def check_number(name: str, value: Any, low: float, high: float, whole: bool = T
     if not low <= number <= high:
         kind = "whole number" if whole else "number"
         raise ValueError(f"{name} is {reprlib.repr(value)}: it must be a {kind} from {low:,} to {high:,}")
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the end of an error about an unknown name: the known name that it resembles, or what else to do."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean '{close[0]}'?" if close else otherwise

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pidm_nav.demos.experts import EXPERTS, make_expert
+from pidm_nav.limits import suggestion
 from pidm_nav.rollout import Policy
 from pidm_nav.tasks import Task
 
@@ -42,8 +42,7 @@ def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
     if path.as_posix() in packaged:
         return packaged_folder() / path
     known = [*others, *packaged]
-    close = get_close_matches(str(name), known, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"give a folder that train wrote, or one of {', '.join(known)}"
+    hint = suggestion(str(name), known, f"give a folder that train wrote, or one of {', '.join(known)}")
     raise FileNotFoundError(f"there is no agent '{name}': {hint}")
 
 

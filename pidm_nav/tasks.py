@@ -9,7 +9,6 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib.resources import files
 from pkgutil import resolve_name
@@ -21,7 +20,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from numpy.typing import NDArray
 
-from pidm_nav.limits import MAX_SIDE, MAX_STEPS, check_number
+from pidm_nav.limits import MAX_SIDE, MAX_STEPS, check_number, suggestion
 from pidm_nav.world2d.layout import Layout
 
 DEFAULT_MAX_STEPS = 1000  # for environments without a step limit of their own
@@ -180,8 +179,7 @@ def find_task(name: str | Task) -> Task:
     try:
         spec = gym.spec(name)
     except gym.error.Error:
-        close = get_close_matches(name, [*TASKS, *gym.registry], n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(TASKS)}, or any Gymnasium id"
+        hint = suggestion(name, [*TASKS, *gym.registry], f"choose one of {', '.join(TASKS)}, or any Gymnasium id")
         raise ValueError(f"no task is called '{name}': {hint}") from None
     return Task(spec.id, spec.id, spec.id, spec.max_episode_steps or DEFAULT_MAX_STEPS)
 

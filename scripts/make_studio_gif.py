@@ -26,7 +26,7 @@ from playwright.sync_api import Page, sync_playwright
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.rollout import rollout
 from pidm_nav.tasks import find_task
-from pidm_nav.world2d.state import POSITION
+from pidm_nav.world2d.state import POSITION, REACHED
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TASK, ROUNDS = "zigzag", 3
@@ -51,8 +51,9 @@ PAD = """(() => {
   navigator.getGamepads = () => {
     pad.axes = [0, 0, 0, 0];
     if (!told?.person.state || polls++ < 30 || !path.length) return [pad];
-    const [x, y] = told.person.state, away = () => Math.hypot(path[place][0] - x, path[place][1] - y);
-    while (place < path.length - 1 && away() < 30) place++;
+    const [x, y, ...goals] = told.person.state, away = () => Math.hypot(path[place][0] - x, path[place][1] - y);
+    const reached = goals.filter((flag, index) => index % 3 === 2 && flag).length;
+    while (place < path.length - 1 && away() < 30 && path[place][2] <= reached) place++;  // not past a goal
     pad.axes = [(path[place][0] - x) / away(), (path[place][1] - y) / away(), 0, 0];
     return [pad];
   };
@@ -97,7 +98,9 @@ def play(page: Page, film: Film, number: int) -> None:
     """Play one round along a path of the human-like player; the first is shown."""
     player = make_expert("human-like", TASK, seed=number)
     (episode,) = rollout(player, find_task(TASK).make_vec(1), [number])
-    page.evaluate("(path) => { window.path = path; }", episode.observations[:, POSITION].tolist())
+    states = episode.observations
+    path = np.column_stack([states[:, POSITION], states[:, REACHED].sum(axis=1)])
+    page.evaluate("(path) => { window.path = path; }", path.tolist())
     while not page.locator(f"#kept:has-text('{number + 1} now')").count():
         if number == 0:
             film.shoot(110)

@@ -503,7 +503,7 @@ def test_unknown_names_are_refused(dataset: DemoDataset) -> None:
         train("bc", dataset, "slow")
     with pytest.raises(ValueError, match="give a AgentConfig"):
         train("bc", dataset, PIDM.preset("fast"))
-    with pytest.raises(ValueError, match="'horizon': did you mean horizons"):
+    with pytest.raises(ValueError, match="'horizon': did you mean 'horizons'"):
         train("pidm", dataset, horizon=3)
     with pytest.raises(ValueError, match="no setting of this agent or its training is called 'predictor'"):
         train("bc", dataset, predictor="learned")
