@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from pidm_nav.demos.formats import load_demos
+from pidm_nav.policies import packaged_agents, packaged_folder
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
 from pidm_nav.world2d.layout import Layout
 
@@ -35,17 +36,18 @@ class Folder:
         return own + [_describe(name, name) for name in PACKAGED]
 
     def agents(self) -> list[dict[str, Any]]:
-        """Return every trained agent, up to three folders below this one; the newest is the first."""
+        """Return every trained agent, up to three folders below this one, the newest first; then the package's."""
         files = [file for below in ("*/", "*/*/", "*/*/*/") for file in self.path.glob(f"{below}agent.json")]
+        files.sort(key=lambda file: -file.stat().st_mtime)
+        own = {file.parent.relative_to(self.path).as_posix(): file for file in files}
         found = []
-        for file in sorted(files, key=lambda file: -file.stat().st_mtime):
-            name = file.parent.relative_to(self.path).as_posix()
+        for name, file in ({name: packaged_folder() / name / "agent.json" for name in packaged_agents()} | own).items():
             if not name.startswith(".") and "/." not in name:
                 with suppress(msgspec.MsgspecError, ValueError, OSError):  # what is not an agent of ours is not listed
                     card = msgspec.json.decode(file.read_bytes(), type=Card)
                     world = World(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
                     found.append({"name": name, "agent": card.agent, "demos": card.data.episodes, "world": world})
-        return found
+        return sorted(found, key=lambda each: each["name"] not in own)
 
     def demos(self, name: str) -> str:
         """Return what `load_demos` takes for a name in the list of recordings."""
@@ -57,7 +59,8 @@ class Folder:
         """Return the folder of an agent in the list of agents."""
         if all(name != each["name"] for each in self.agents()):
             raise ValueError(f"there is no agent '{name}' in this folder: choose one from the list")
-        return self.path / name
+        own = self.path / name
+        return own if own.is_dir() else packaged_folder() / name
 
     def file(self, name: str, must_exist: bool = False) -> Path:
         """Return a file of demonstrations in this folder."""
