@@ -28,7 +28,7 @@ PROGRAMS = {
     "evaluate, 1,000 episodes of Maze": EVALUATE + 'evaluate(make_expert("astar", "maze"), "maze", 1000)',
     **{
         f"sweep worker, PIDM, {demos} demonstrations": JOB
-        + f'run_job({SWEEP.format(demos=demos)}.job(Cell("maze", "pidm", {demos}, 0)))'
+        + f'run_job({SWEEP.format(demos=demos)}.job(Cell(0, "maze", {demos}, "pidm")))'
         for demos in (1, 50)
     },
     "3D rollout, one episode": EVALUATE + 'evaluate(make_expert("scripted", "maze-3d"), "maze-3d", 1)',
@@ -54,9 +54,7 @@ def main() -> None:
     rows = []
     for name, program in PROGRAMS.items():
         most = peak(program.replace("{fast}", "" if options.full else ', "--fast"'))
-        rows.append(
-            {"task": name, "peak memory": "failed: is the extra installed?" if most is None else f"{most:,.0f} MB"}
-        )
+        rows.append({"task": name, "peak memory": "failed" if most is None else f"{most:,.0f} MB"})
     print_table(rows)
 
 
