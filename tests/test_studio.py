@@ -20,6 +20,7 @@ import pytest
 
 from pidm_nav import AStarExpert, load_demos
 from pidm_nav.demos.replay import check_demos
+from pidm_nav.policies import packaged_agents
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -344,6 +345,13 @@ def test_training_writes_agents_that_the_command_line_reads(server: Server, fold
     listed = {each["name"]: each for each in server.ask("/api/overview")["agents"]}
     assert {listed[name]["agent"] for name in agents} == {"bc", "pidm"} and listed[agents[0]]["demos"] == 2
     assert load_agent(folder / agents[0]).description["task"] == "maze"
+
+
+def test_the_agents_of_the_package_can_be_watched(server: Server) -> None:
+    listed = [each["name"] for each in server.ask("/api/overview")["agents"]]
+    assert listed[-len(packaged_agents()) :] == list(packaged_agents())
+    with server.socket("/watch", {"world": MAZE, "players": ["maze/pidm", "maze/bc"]}) as line:
+        assert hear(line)["titles"] == ["PIDM", "BC"]
 
 
 def test_a_training_can_be_stopped_and_a_failure_is_told(server: Server, agents: list[str]) -> None:
