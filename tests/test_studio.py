@@ -596,7 +596,7 @@ def test_the_browser_records_and_watches_in_3d(page: Any, folder: Path) -> None:
       return [width, height, new Set(canvas.getContext("2d").getImageData(0, 0, width, height).data).size];
     }"""
     start(page, "tour-3d", "walk.npz")
-    page.wait_for_selector("#play-overlay:has-text('First: turn round')")
+    page.wait_for_selector("#next:has-text('turn round')")
     assert "turn with J and L" in page.inner_text("#device-hint")
     page.keyboard.down("l")
     page.wait_for_selector("#goals:has-text('1 of 11')")

@@ -119,7 +119,7 @@ export function startPlay() {
     const words = JSON.stringify(told.meanings);
     if ($("commands").dataset.words !== words) showCommands(told.meanings, words);
     const message = told.message.replace(/\.$/, "");
-    const begin = [message || (setup.map ? "Touch the red goals in order" : person.next && `First: ${person.next}`), "Move to begin."].filter(Boolean).join(". ");
+    const begin = [message, "Move to begin."].filter(Boolean).join(". ");
     const paused = [message, "Paused. Press P or Start to go on."].filter(Boolean).join(". ");
     const waiting = { ready: begin, paused }[told.phase];
     $("play-overlay").hidden = !waiting;
