@@ -11,7 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -550,7 +550,8 @@ def test_the_browser_records_with_a_finger(browser: Any, server: Server, folder:
 
 def test_the_page_goes_on_after_a_lost_connection(browser: Any, tmp_path: Path) -> None:
     server = Server(tmp_path, token="stays-the-same")
-    with opened(browser, server) as page:
+    with ExitStack() as stack, opened(browser, server) as page:
+        stack.callback(server.close)
         lines = "(Real) => { window.lines = []; window.WebSocket = class extends Real { "
         page.evaluate(f"() => ({lines} constructor(url) {{ super(url); lines.push(this); }} }}; }})(WebSocket)")
         start(page, "maze", "mine.npz")
@@ -576,7 +577,7 @@ def test_the_page_goes_on_after_a_lost_connection(browser: Any, tmp_path: Path) 
         page.wait_for_selector("#play-overlay:has-text('lost')")
         page.wait_for_selector("#alert:has-text('does not answer')")
         page.keyboard.up("ArrowDown")
-        again = Server(tmp_path, server.base.rpartition(":")[2], server.token)
+        stack.callback(Server(tmp_path, server.base.rpartition(":")[2], server.token).close)
         page.wait_for_selector("#kept:has-text('0 now, 1 in mine.npz')")
         page.wait_for_selector("#alert", state="hidden")
         page.keyboard.down("ArrowUp")
@@ -584,7 +585,6 @@ def test_the_page_goes_on_after_a_lost_connection(browser: Any, tmp_path: Path) 
         page.keyboard.up("ArrowUp")
         page.keyboard.press("Enter")
         page.wait_for_selector("#kept:has-text('1 now, 2 in mine.npz')")
-    again.close()
     demos = load_demos(tmp_path / "mine.npz")
     assert len(demos) == 2 and not check_demos(demos).mismatches
 

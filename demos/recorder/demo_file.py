@@ -30,10 +30,10 @@ class DemoFile:
             raise ValueError(f"cannot record to '{path}': give a name that ends in .npz")
         writable_folder(self.path.parent)
         with ExitStack() as stack:
-            stack.enter_context(only_writer(self.path, "wait until it has ended, or give another --out"))
+            stack.enter_context(only_writer(self.path, "wait until it has ended, or record into another file"))
             self._parts = [load_demos(self.path)] if self.path.exists() else []
             for part in self._parts:
-                remedy = "record in the same environment, or give another --out"
+                remedy = "record in the same environment, or into another file"
                 check_environment(part, str(path), task.name, [self.env_kwargs], remedy)
             stack.callback(self._finish)
             self._open = stack.pop_all()
