@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
 LIMIT = 60
-NEEDS = {"08_torchrl_rollouts": "torchrl", "09_minari": "minari", "11_ray_sweep": "ray"}
+NEEDS = {
+    "08_torchrl_rollouts": "torchrl",
+    "09_minari": "minari",
+    "11_ray_sweep": "ray",
+    "13_meta_world": "metaworld",
+}
 
 
 def test_examples_are_numbered_without_gaps() -> None:

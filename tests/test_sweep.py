@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import tyro
@@ -24,6 +26,7 @@ from pidm_nav.commands import experiments
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.play import Play
 from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.evaluation import EvalResult
 from pidm_nav.experiments import engines
@@ -321,6 +324,18 @@ def test_anybodys_environment_is_scored_by_its_return(tmp_path: Path) -> None:
     assert len(done) == 4 and all(-2000 < result.score < 0 for result in done.values())
     text = write_report([tmp_path / "out"], tmp_path / "report").read_text(encoding="utf-8")
     assert "Pendulum-v1" in text and "η" not in text  # a share of a negative return means nothing
+
+
+def test_a_worker_knows_the_ids_that_the_program_has_registered(tmp_path: Path) -> None:
+    gym.register("Swing-v0", "gymnasium.envs.classic_control:PendulumEnv", max_episode_steps=5)
+    try:
+        save_demos(collect(Play("Swing-v0"), "Swing-v0", 1), tmp_path / "swing.npz")
+        sweep = Sweep(agents=("retrieval-bc",), demos=(str(tmp_path / "swing.npz"),), num_demos=(1,), seeds=1)
+        job = pickle.loads(pickle.dumps(replace(sweep, episodes=1).job(Cell(0, "Swing-v0", 1, "retrieval-bc"))))
+        del gym.registry["Swing-v0"]  # as in a new process
+        assert run_job(job)["checkpoints"][0]["length"] == 5
+    finally:
+        gym.registry.pop("Swing-v0", None)
 
 
 @pytest.mark.parametrize("label", ["../../etc", "a/b", "", "a b", ".hidden"])

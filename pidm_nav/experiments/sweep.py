@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zlib import crc32
 
+import gymnasium as gym
 import msgspec
 import numpy as np
 import tyro
+from gymnasium.envs.registration import EnvSpec
 from tyro.constructors import PrimitiveConstructorSpec
 
 from pidm_nav.demos.dataset import DemoDataset
@@ -216,6 +218,7 @@ class Sweep:
             self.settings(cell.task, cell.agent).changed(seed=cell.seed, **texts),
             replace(self),  # without the datasets, which workers do not need
             None if self.keep_agents is None else self.keep_agents / kept,
+            gym.spec(find_task(cell.task).env_id),
         )
 
 
@@ -228,6 +231,7 @@ class Job:
     settings: Preset = field(repr=False)
     sweep: Sweep = field(repr=False)
     keep: Path | None = None  # folder of the trained agent
+    env_spec: EnvSpec | None = field(default=None, repr=False)  # a worker may not know the ids that the program knows
 
 
 def code_hash() -> str:
@@ -249,6 +253,8 @@ def run_job(job: Job) -> Outcome:
     from pidm_nav.agents.train import env_arguments
 
     torch.set_num_threads(1)
+    if job.env_spec is not None:
+        gym.registry.setdefault(job.env_spec.id, job.env_spec)
     began = time.perf_counter()
     sweep = job.sweep
     arguments = {**env_arguments(job.dataset), **sweep.env_kwargs}

@@ -1,0 +1,249 @@
+"""Make docs/results/worlds: other people's worlds, Meta-World's robot arm and PointMaze, with all agents.
+
+The two want different versions of MuJoCo, so each runs in an environment of its own, and the report in any:
+
+    pip install metaworld packaging imageio;  python scripts/run_worlds.py --world metaworld
+    pip install gymnasium-robotics;           python scripts/run_worlds.py --world pointmaze
+    python scripts/run_worlds.py
+
+Demonstrations are successful episodes of scripted experts with noise on their actions, made once. The seeds of draws
+and trainings were not looked at before. It is one sweep per world, so a stopped run goes on where it was, and
+`--shard 0 2` and `--shard 1 2` share a folder between two machines.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import tyro
+
+from pidm_nav.analysis.gap import measure_gap
+from pidm_nav.console import say
+from pidm_nav.demos import collect, load_demos, save_demos
+from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores, std_curve
+from pidm_nav.experiments.engines import run_local
+from pidm_nav.experiments.results import MANIFEST, JobResult, make_curves, read_results
+from pidm_nav.experiments.sweep import Sweep, run_sweep
+from pidm_nav.files import write_rows
+from pidm_nav.plots import (
+    agent_color,
+    agent_title,
+    legend_entries,
+    outside_legend,
+    panels,
+    save_figure,
+    set_ticks,
+    task_panels,
+    task_title,
+    tidy,
+)
+from pidm_nav.rollout import Policy, mean_interval
+
+ROOT = Path(__file__).parents[1]
+AGENTS = ("bc", "chunking", "diffusion", "pidm", "pidm-play")
+SIZES = (1, 2, 5, 10, 25)
+META_WORLD = (
+    *("reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3"),
+    *("button-press-topdown-v3", "peg-insert-side-v3"),
+)
+POINT_MAZE = ("PointMaze_UMaze-v3", "PointMaze_Medium-v3")
+DEMOS, FIRST_DEMO = 30, 10_000  # demonstrations of a task, and the seed of the first
+NOISE = 0.2  # standard deviation of the noise on an expert's actions
+Experts = dict[str, Callable[[], Policy]]
+
+
+class Waypoints:
+    """Walks through a maze along the shortest way: to the middle of the next cell, and in its last cell to the goal.
+
+    The maze is a `Maze` of gymnasium-robotics; observations are its flattened ones, goal reached (2), goal (2),
+    position (2) and velocity (2).
+    """
+
+    def __init__(self, maze: Any, noise: float = NOISE) -> None:
+        self.maze, self.noise, self.rng = maze, noise, np.random.default_rng(0)
+
+    def next_cell(self, start: tuple[int, int], goal: tuple[int, int]) -> tuple[int, int]:
+        """Return the cell after `start` on the shortest way, found backward from the goal."""
+        came_from, waiting = {goal: goal}, deque([goal])
+        while waiting and start not in came_from:
+            row, column = waiting.popleft()
+            for cell in ((row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)):
+                if self.maze.maze_map[cell[0]][cell[1]] != 1 and cell not in came_from:
+                    came_from[cell] = (row, column)
+                    waiting.append(cell)
+        return came_from[start]
+
+    def predict(self, observation: Any, state: Any = None, *_: Any, **__: Any) -> tuple[Any, Any]:
+        """Return accelerations (N, 2) toward the next waypoints."""
+        targets = []
+        for goal, position in zip(observation[:, 2:4], observation[:, 4:6], strict=True):
+            cells = [tuple(map(int, self.maze.cell_xy_to_rowcol(place))) for place in (position, goal)]
+            there = cells[0] == cells[1]
+            targets.append(goal if there else self.maze.cell_rowcol_to_xy(np.array(self.next_cell(*cells))))
+        actions = np.clip(10 * (np.array(targets) - observation[:, 4:6]) - 2 * observation[:, 6:8], -1, 1)
+        return np.clip(actions + self.noise * self.rng.standard_normal(actions.shape), -1, 1), state
+
+
+def find_worlds(world: str) -> tuple[Experts, dict[str, Any]]:
+    """Register a world's tasks; return how to make the expert of each, and their arguments."""
+    if world == "metaworld":
+        sys.path.append(str(ROOT / "examples"))
+        example = importlib.import_module("13_meta_world")
+        return {example.register(name): partial(example.Expert, name, NOISE) for name in META_WORLD}, {}
+    import gymnasium_robotics
+
+    gym.register_envs(gymnasium_robotics)
+    mazes = {task: gym.make(task).unwrapped for task in POINT_MAZE}
+    experts: Experts = {task: partial(Waypoints, env.maze) for task, env in mazes.items()}  # type: ignore[attr-defined]
+    return experts, {"continuing_task": False}  # so that an episode ends at its goal
+
+
+def demonstrate(experts: Experts, env_kwargs: dict[str, Any], folder: Path) -> list[str]:
+    """Collect the successful episodes that are missing, and return the files of all tasks."""
+    files = []
+    for task, make in experts.items():
+        path = folder / f"{task}.npz"
+        if not path.exists():
+            tried = collect(make(), task, 2 * DEMOS, FIRST_DEMO, made_by="scripted", **env_kwargs)
+            successes = [index for index, episode in enumerate(tried) if episode.success]
+            say(f"{task}: {len(successes)} of {len(tried)} episodes of the expert succeed")
+            if len(successes) < DEMOS:
+                raise ValueError(f"{task} needs {DEMOS} demonstrations: lower the expert's noise from {NOISE}")
+            save_demos(tried[successes[:DEMOS]], path)
+        files.append(str(path))
+    return files
+
+
+def compare(curves: list[Curve]) -> list[dict[str, Any]]:
+    """Return how much each agent gains on BC in each task: over all sizes and seeds, which share their draws."""
+    from scipy.stats import wilcoxon
+
+    scores = {(curve.task, curve.agent): seed_scores(curve) for curve in curves}
+    rows = []
+    for (task, agent), own in scores.items():
+        baseline = scores.get((task, "bc"))
+        if agent == "bc" or baseline is None or baseline.shape != own.shape:
+            continue
+        pairs = (own - baseline).ravel()
+        pairs = pairs[np.isfinite(pairs)]
+        low, high = mean_interval(pairs)
+        p = float(wilcoxon(pairs).pvalue) if pairs.any() else 1.0
+        rows.append({"task": task, "agent": agent, "pairs": len(pairs), "gain": float(pairs.mean())})
+        rows[-1] |= {"low": low, "high": high, "p": p}
+    return rows
+
+
+def draw_curves(curves: list[Curve], path: Path) -> None:
+    """Draw success against the number of demonstrations, one panel per task."""
+    figure, titled = task_panels(curves)
+    for ax, own in titled:
+        for curve in own:
+            mean, std = mean_curve(curve), np.nan_to_num(std_curve(curve))
+            color = agent_color(curve.agent)
+            ax.plot(curve.sizes, mean, marker="o", markersize=3, color=color)
+            ax.fill_between(curve.sizes, mean - std, mean + std, color=color, alpha=0.12, linewidth=0)
+        ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="number of demonstrations", ylabel="success rate")
+        set_ticks(ax.xaxis, SIZES)
+        tidy(ax)
+    colors = {agent_title(curve.agent): agent_color(curve.agent) for curve in curves}
+    outside_legend(figure, legend_entries(colors))
+    save_figure(figure, path)
+
+
+def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
+    """Draw what PIDM gains on BC against the share of the actions' variance that the next state explains."""
+    figure, (ax,) = panels(1, width=6.4, height=4.4)
+    for row in gains:
+        away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
+        ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=agent_color("pidm"), capsize=2)
+        name = task_title(row["task"]).removeprefix("MetaWorld-").removesuffix("-v3")
+        ax.annotate(name, (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
+    ax.axhline(0, color="0.6", linewidth=0.8)
+    ax.set(xlabel="Δ(s) as a share of Var(a|s), from demonstrations", ylabel="PIDM's score less BC's")
+    tidy(ax)
+    save_figure(figure, path)
+
+
+def report(work: Path, out: Path) -> None:
+    """Write what is done of both worlds: every job, the gains on BC, the gaps and the figures."""
+    done = {}
+    for manifest in sorted(work.glob(f"*/{MANIFEST}")):
+        done |= read_results(manifest.parent)[0]
+    if not done:
+        raise ValueError(f"'{work}' holds no results: run with --world first")
+    rows = [
+        {**asdict(cell), "success": result.score, "length": result.checkpoints[-1].length, "seconds": result.seconds}
+        for cell, result in sorted(done.items())
+    ]
+    curves = make_curves(done, "scripted")
+    gaps = {}
+    for path in sorted((work / "demos").glob("*.npz")):
+        gaps[path.stem] = gap = measure_gap(load_demos(path), rng=np.random.default_rng(0)).summary()
+        gap["share"] = gap["corrected"] / gap["variance"]
+    gains = [
+        {**row, "share": gaps[row["task"]]["corrected"] / gaps[row["task"]]["variance"]} for row in compare(curves)
+    ]
+    write_rows(out / "results.csv", rows)
+    write_rows(out / "gains.csv", gains)
+    write_rows(out / "gaps.csv", list(gaps.values()))
+    draw_curves(curves, out / "worlds.png")
+    draw_gains([row for row in gains if row["agent"] == "pidm"], out / "gains.png")
+    say(f"{len(done)} jobs are done; wrote results.csv, gains.csv, gaps.csv, worlds.png and gains.png to {out}")
+
+
+def tell(result: JobResult) -> None:
+    """Say what a job scored."""
+    say(f"{result.cell}: {result.error or f'{result.score:.2f}'} in {result.seconds or 0:.0f} s")
+
+
+def main(
+    world: Literal["metaworld", "pointmaze"] | None = None,
+    seeds: int = 5,
+    first_seed: int = 300,
+    episodes: int = 20,
+    jobs: int = 1,
+    shard: tuple[int, int] = (0, 1),
+    work: Path = ROOT / "runs" / "worlds",
+    out: Path = ROOT / "docs" / "results" / "worlds",
+) -> None:
+    """Run what is missing of a world, or write the report.
+
+    Args:
+        world: the world to run; by default the report is written instead.
+        seeds: number of draws and trainings.
+        first_seed: the first of their seeds.
+        episodes: number of episodes per evaluation.
+        jobs: number of processes.
+        shard: which jobs to run, (i, n) for every n-th from the i-th.
+        work: folder for demonstrations and scores.
+        out: folder for the report.
+    """
+    if world is None:
+        report(work, out)
+        return
+    experts, env_kwargs = find_worlds(world)
+    files = demonstrate(experts, env_kwargs, work / "demos")
+    sweep = Sweep(
+        agents=AGENTS,
+        num_demos=SIZES,
+        seeds=seeds,
+        first_seed=first_seed,
+        demos=tuple(files),
+        label="scripted",
+        episodes=episodes,
+        checkpoint_fractions=(),
+    )
+    run_sweep(sweep, work / world, partial(run_local, workers=jobs), shard=shard, on_result=tell)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
