@@ -18,7 +18,7 @@ import importlib
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -30,9 +30,10 @@ import tyro
 from pidm_nav.analysis.gap import measure_gap
 from pidm_nav.console import say
 from pidm_nav.demos import collect, load_demos, save_demos
-from pidm_nav.experiments.curves import Curve, mean_curve, seed_scores, std_curve
+from pidm_nav.evaluation import mean_interval
+from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
-from pidm_nav.experiments.results import MANIFEST, JobResult, make_curves, read_results
+from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, make_curves, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
@@ -45,13 +46,17 @@ from pidm_nav.plots import (
     save_figure,
     set_ticks,
     task_panels,
-    task_title,
     tidy,
 )
-from pidm_nav.rollout import Policy, mean_interval
+from pidm_nav.rollout import Policy
 
 ROOT = Path(__file__).parents[1]
-AGENTS = ("bc", "chunking", "diffusion", "pidm", "pidm-play", "pidm-learned", "pidm-learned-play")
+AGENTS = {  # with their colors: variants of an agent have none of their own
+    **{name: agent_color(name) for name in ("bc", "chunking", "diffusion", "pidm")},
+    "pidm-play": "#74b0ee",
+    "pidm-learned": "#0b8a5f",
+    "pidm-learned-play": "#63c49e",
+}
 VARIANTS = {
     "pidm-learned": Variant("pidm", {"predictor": "learned"}),
     "pidm-learned-play": Variant("pidm", {"predictor": "learned"}, play_steps=2000),
@@ -130,21 +135,21 @@ def demonstrate(experts: Experts, env_kwargs: dict[str, Any], folder: Path) -> l
     return files
 
 
-def compare(curves: list[Curve]) -> list[dict[str, Any]]:
-    """Return how much each agent gains on BC in each task: over all sizes and seeds, which share their draws."""
+def compare(done: dict[Cell, JobResult]) -> list[dict[str, Any]]:
+    """Return how much each agent gains on BC in each task, over the sizes and seeds that both have."""
     from scipy.stats import wilcoxon
 
-    scores = {(curve.task, curve.agent): seed_scores(curve) for curve in curves}
+    pairs: dict[tuple[str, str], list[float]] = {}
+    for cell, result in done.items():
+        baseline = done.get(replace(cell, agent="bc"))
+        if cell.agent != "bc" and baseline is not None:
+            pairs.setdefault((cell.task, cell.agent), []).append(result.score - baseline.score)
     rows = []
-    for (task, agent), own in scores.items():
-        baseline = scores.get((task, "bc"))
-        if agent == "bc" or baseline is None or baseline.shape != own.shape:
-            continue
-        pairs = (own - baseline).ravel()
-        pairs = pairs[np.isfinite(pairs)]
-        low, high = mean_interval(pairs)
-        p = float(wilcoxon(pairs).pvalue) if pairs.any() else 1.0
-        rows.append({"task": task, "agent": agent, "pairs": len(pairs), "gain": float(pairs.mean())})
+    for (task, agent), differences in sorted(pairs.items()):
+        values = np.array(differences)
+        low, high = mean_interval(values)
+        p = float(wilcoxon(values).pvalue) if values.any() else 1.0
+        rows.append({"task": task, "agent": agent, "pairs": len(values), "gain": float(values.mean())})
         rows[-1] |= {"low": low, "high": high, "p": p}
     return rows
 
@@ -154,35 +159,36 @@ def draw_curves(curves: list[Curve], path: Path) -> None:
     figure, titled = task_panels(curves)
     for ax, own in titled:
         for curve in own:
-            mean, std = mean_curve(curve), np.nan_to_num(std_curve(curve))
-            color = agent_color(curve.agent)
-            ax.plot(curve.sizes, mean, marker="o", markersize=3, color=color)
-            ax.fill_between(curve.sizes, mean - std, mean + std, color=color, alpha=0.12, linewidth=0)
+            color, std = AGENTS[curve.agent], np.nan_to_num(curve.std)
+            ax.plot(curve.sizes, curve.mean, marker="o", markersize=3, color=color)
+            ax.fill_between(curve.sizes, curve.mean - std, curve.mean + std, color=color, alpha=0.12, linewidth=0)
         ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="number of demonstrations", ylabel="success rate")
         set_ticks(ax.xaxis, own[0].sizes)
         tidy(ax)
-    colors = {agent_title(curve.agent): agent_color(curve.agent) for curve in curves}
+    colors = {agent_title(curve.agent): AGENTS[curve.agent] for curve in curves}
     outside_legend(figure, legend_entries(colors))
     save_figure(figure, path)
 
 
 def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
     """Draw what PIDM gains on BC against the share of the actions' variance that the next state explains."""
-    figure, (ax,) = panels(1, width=6.4, height=4.4)
-    for row in gains:
-        away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
-        ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=agent_color("pidm"), capsize=2)
-        name = task_title(row["task"]).removeprefix("MetaWorld-").removesuffix("-v3")
-        ax.annotate(name, (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
-    ax.axhline(0, color="0.6", linewidth=0.8)
-    ax.set(xlabel="Δ(s) as a share of Var(a|s), from demonstrations", ylabel="PIDM's score less BC's")
-    tidy(ax)
+    shown = ("pidm", "pidm-learned")
+    figure, axes = panels(len(shown), width=5.6, height=4.2)
+    for ax, agent in zip(axes, shown, strict=True):
+        for row in (row for row in gains if row["agent"] == agent):
+            away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
+            ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=AGENTS[agent], capsize=2)
+            name = row["task"].removeprefix("MetaWorld-").removesuffix("-v3")
+            ax.annotate(name, (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
+        ax.axhline(0, color="0.6", linewidth=0.8)
+        ax.set(xlabel="Δ(s) as a share of Var(a|s)", ylabel="success rate less BC's", title=agent_title(agent))
+        tidy(ax)
     save_figure(figure, path)
 
 
 def report(work: Path, out: Path) -> None:
     """Write what is done of both worlds: every job, the gains on BC, the gaps and the figures."""
-    done = {}
+    done: dict[Cell, JobResult] = {}
     for manifest in sorted(work.glob(f"*/{MANIFEST}")):
         done |= read_results(manifest.parent)[0]
     if not done:
@@ -198,14 +204,12 @@ def report(work: Path, out: Path) -> None:
         found = measure_gap(dataset, dataset.num_steps // STEPS_PER_CLUSTER, rng=np.random.default_rng(0))
         gaps[path.stem] = gap = found.summary()
         gap["share"] = gap["corrected"] / gap["variance"]
-    gains = [
-        {**row, "share": gaps[row["task"]]["corrected"] / gaps[row["task"]]["variance"]} for row in compare(curves)
-    ]
+    gains = [{**row, "share": gaps[row["task"]]["corrected"] / gaps[row["task"]]["variance"]} for row in compare(done)]
     write_rows(out / "results.csv", rows)
     write_rows(out / "gains.csv", gains)
     write_rows(out / "gaps.csv", list(gaps.values()))
     draw_curves(curves, out / "worlds.png")
-    draw_gains([row for row in gains if row["agent"] == "pidm"], out / "gains.png")
+    draw_gains(gains, out / "gains.png")
     say(f"{len(done)} jobs are done; wrote results.csv, gains.csv, gaps.csv, worlds.png and gains.png to {out}")
 
 
@@ -216,7 +220,7 @@ def tell(result: JobResult) -> None:
 
 def main(
     world: Literal["metaworld", "pointmaze"] | None = None,
-    agents: tuple[str, ...] = AGENTS,
+    agents: tuple[str, ...] = tuple(AGENTS),
     num_demos: tuple[int, ...] = SIZES,
     seeds: int = 5,
     first_seed: int = 300,
