@@ -14,6 +14,7 @@ goes on where it was, and `--shard 0 2` and `--shard 1 2` share a folder between
 
 from __future__ import annotations
 
+import csv
 import importlib
 import sys
 from collections import deque
@@ -45,7 +46,7 @@ from pidm_nav.plots import (
     panels,
     save_figure,
     set_ticks,
-    task_panels,
+    task_title,
     tidy,
 )
 from pidm_nav.rollout import Policy
@@ -135,15 +136,15 @@ def demonstrate(experts: Experts, env_kwargs: dict[str, Any], folder: Path) -> l
     return files
 
 
-def compare(done: dict[Cell, JobResult]) -> list[dict[str, Any]]:
+def compare(scores: dict[Cell, float]) -> list[dict[str, Any]]:
     """Return how much each agent gains on BC in each task, over the sizes and seeds that both have."""
     from scipy.stats import wilcoxon
 
     pairs: dict[tuple[str, str], list[float]] = {}
-    for cell, result in done.items():
-        baseline = done.get(replace(cell, agent="bc"))
+    for cell, score in scores.items():
+        baseline = scores.get(replace(cell, agent="bc"))
         if cell.agent != "bc" and baseline is not None:
-            pairs.setdefault((cell.task, cell.agent), []).append(result.score - baseline.score)
+            pairs.setdefault((cell.task, cell.agent), []).append(score - baseline)
     rows = []
     for (task, agent), differences in sorted(pairs.items()):
         values = np.array(differences)
@@ -154,19 +155,39 @@ def compare(done: dict[Cell, JobResult]) -> list[dict[str, Any]]:
     return rows
 
 
+def own_gains(results: Path) -> list[dict[str, Any]]:
+    """Return the gains in the paper's four tasks from its human recordings, with the gaps measured there."""
+    with open(results / "one_demo" / "results.csv", encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("demonstrator") == "human"]
+    with open(results / "analysis" / "gap.csv", encoding="utf-8", newline="") as file:
+        gaps = {row["task"]: row for row in csv.DictReader(file) if row["demonstrator"] == "human"}
+    scores = {
+        Cell(int(row["seed"]), row["task"], int(row["demos"]), row["agent"]): float(row["goal_ratio"]) for row in rows
+    }
+    shares = {task: float(gap["corrected"]) / float(gap["variance"]) for task, gap in gaps.items()}
+    return [{**row, "share": shares[row["task"]]} for row in compare(scores)]
+
+
+def short(task: str) -> str:
+    """Return a task's name as the figures show it."""
+    return task_title(task).removeprefix("MetaWorld-").removesuffix("-v3").replace("_", " ")
+
+
 def draw_curves(curves: list[Curve], path: Path) -> None:
     """Draw success against the number of demonstrations, one panel per task."""
-    figure, titled = task_panels(curves)
-    for ax, own in titled:
-        for curve in own:
+    tasks = list(dict.fromkeys(curve.task for curve in curves))
+    figure, axes = panels(len(tasks), width=3.5, height=2.7, columns=3)
+    for ax, task in zip(axes, tasks, strict=True):
+        for curve in (curve for curve in curves if curve.task == task):
             color, std = AGENTS[curve.agent], np.nan_to_num(curve.std)
             ax.plot(curve.sizes, curve.mean, marker="o", markersize=3, color=color)
             ax.fill_between(curve.sizes, curve.mean - std, curve.mean + std, color=color, alpha=0.12, linewidth=0)
-        ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="number of demonstrations", ylabel="success rate")
-        set_ticks(ax.xaxis, own[0].sizes)
+        ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="demonstrations", ylabel="success rate", title=short(task))
+        set_ticks(ax.xaxis, SIZES)
         tidy(ax)
-    colors = {agent_title(curve.agent): AGENTS[curve.agent] for curve in curves}
-    outside_legend(figure, legend_entries(colors))
+    shown = {curve.agent for curve in curves}
+    colors = {agent_title(agent): color for agent, color in AGENTS.items() if agent in shown}
+    outside_legend(figure, legend_entries(colors), columns=7)
     save_figure(figure, path)
 
 
@@ -178,10 +199,9 @@ def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
         for row in (row for row in gains if row["agent"] == agent):
             away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
             ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=AGENTS[agent], capsize=2)
-            name = row["task"].removeprefix("MetaWorld-").removesuffix("-v3")
-            ax.annotate(name, (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
+            ax.annotate(short(row["task"]), (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
         ax.axhline(0, color="0.6", linewidth=0.8)
-        ax.set(xlabel="Δ(s) as a share of Var(a|s)", ylabel="success rate less BC's", title=agent_title(agent))
+        ax.set(xlabel="Δ(s) as a share of Var(a|s)", ylabel="score less BC's", title=agent_title(agent))
         tidy(ax)
     save_figure(figure, path)
 
@@ -197,6 +217,7 @@ def report(work: Path, out: Path) -> None:
         {**asdict(cell), "success": result.score, "length": result.checkpoints[-1].length, "seconds": result.seconds}
         for cell, result in sorted(done.items())
     ]
+    scores = {cell: result.score for cell, result in done.items()}
     curves = make_curves(done, "scripted")
     gaps = {}
     for path in sorted((work / "demos").glob("*.npz")):
@@ -204,7 +225,8 @@ def report(work: Path, out: Path) -> None:
         found = measure_gap(dataset, dataset.num_steps // STEPS_PER_CLUSTER, rng=np.random.default_rng(0))
         gaps[path.stem] = gap = found.summary()
         gap["share"] = gap["corrected"] / gap["variance"]
-    gains = [{**row, "share": gaps[row["task"]]["corrected"] / gaps[row["task"]]["variance"]} for row in compare(done)]
+    gains = [{**row, "share": gaps[row["task"]]["share"]} for row in compare(scores)]
+    gains += own_gains(ROOT / "docs" / "results")
     write_rows(out / "results.csv", rows)
     write_rows(out / "gains.csv", gains)
     write_rows(out / "gaps.csv", list(gaps.values()))
