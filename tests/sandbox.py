@@ -310,6 +310,7 @@ def _call(words: list[str], notes: Path) -> int:
     try:
         if module.endswith(".py"):
             sys.argv = words
+            sys.path.insert(0, str(Path(module).parent))  # as when Python runs a script
             runpy.run_path(module, run_name="__main__")
         elif name:
             result = getattr(import_module(module), name)(*words[1:])

@@ -78,7 +78,9 @@ WRITERS = {
         "train --agent retrieval-bc --demos in/d.npz --num-demos 1 --out disk/run",
         only_whole=False,
     ),
-    "train state": Writer(f"{TRAIN} --save-every 2 --out disk/run", "training.safetensors", only_whole=False),
+    "train state": Writer(
+        f"{TRAIN} --save-every 2 --eval-episodes 0 --out disk/run", "training.safetensors", only_whole=False
+    ),
     "resume": Writer(
         "originals:resume_training in/d.npz disk/run",
         "disk/run",

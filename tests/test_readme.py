@@ -67,6 +67,7 @@ def test_python_blocks_run(path: Path, box: "Sandbox", tmp_path: Path) -> None:
 
     script = tmp_path / f"{path.stem}.md.py"
     script.write_text(_program(path), encoding="utf-8")
+    (tmp_path / "wandb.py").write_text(WANDB, encoding="utf-8")
     folder = tmp_path / "here"
     store = {"MINARI_DATASETS_PATH": str(folder / "minari")}
     ended = box.run([str(script)], folder, env=store, limits=Limits(inline=True))
