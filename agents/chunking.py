@@ -58,7 +58,7 @@ class Chunking(NavPolicy):
 
     name: ClassVar[str] = "chunking"
     config_class: ClassVar[type[AgentConfig]] = ChunkingConfig
-    # what was searched: docs/agents.md; BC's network was no worse, but takes three times as long
+    # what was searched: docs/agents.md; the paper's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {
         **BC.presets,
         "fast": Preset(AgentConfig(encoder_sizes=(256, 256)), TrainConfig(learning_rate=3e-3, loss="l1")),

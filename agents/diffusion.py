@@ -65,7 +65,7 @@ class Diffusion(NavPolicy):
 
     name: ClassVar[str] = "diffusion"
     config_class: ClassVar[type[AgentConfig]] = DiffusionConfig
-    # what was searched: docs/agents.md; BC's network was no worse, but takes three times as long
+    # what was searched: docs/agents.md; the paper's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {
         **BC.presets,
         "fast": Preset(

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tyro
@@ -38,9 +37,10 @@ PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick on
     ),
     "astar": ((("bc", "bc-small", "pidm", "pidm-play", "pidm-states"), SIZES), (("pidm-paper",), SIZES)),
 }
-SMALL: dict[str, Any] = {"encoder_sizes": (128, 128, 64), "head_sizes": (128, 128)}  # the networks of PIDM's preset
 VARIANTS = {
-    "bc-small": Variant("bc", {**SMALL, "learning_rate": 2e-3, "steps": 1500}),
+    "bc": Variant("bc", preset="paper-fast"),  # the paper's networks
+    "bc-small": Variant("bc"),
+    "bc-play": Variant("bc", preset="paper-fast", play_steps=2000),
     "pidm-nearest": Variant("pidm", {"predictor": "nearest"}),
     "pidm-play-500": Variant("pidm", play_steps=500),
     "pidm-play-10000": Variant("pidm", play_steps=10_000),

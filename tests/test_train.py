@@ -463,9 +463,9 @@ def test_the_papers_recipe_is_as_published() -> None:
 
 
 def test_every_agent_has_its_own_learning_rate(dataset: DemoDataset) -> None:
-    rates = {agent: choose_preset(agent, dataset, steps=5).training.learning_rate for agent in ("bc", "pidm")}
-    assert rates == {"bc": 3e-3, "pidm": 2e-3}
-    assert train("bc", dataset, **TINY).description["training"]["learning_rate"] == 3e-3
+    rates = {agent: choose_preset(agent, dataset, steps=5).training.learning_rate for agent in ("bc", "chunking")}
+    assert rates == {"bc": 2e-3, "chunking": 3e-3}
+    assert train("bc", dataset, **TINY).description["training"]["learning_rate"] == 2e-3
     with pytest.raises(TypeError, match="learning_rate"):
         TrainConfig(steps=5)  # type: ignore[call-arg]
 

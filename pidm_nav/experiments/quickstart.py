@@ -58,7 +58,7 @@ class Plan:
     num_demos: tuple[int, ...] = (1, 2, 5)  # human-like demonstrations to train on
     astar_num_demos: tuple[int, ...] = (5,)
     seeds: int = 3  # number of training seeds: they draw the demonstrations, the weights and the batches
-    steps: int = 750  # gradient steps of every training: what three minutes on two cores allow
+    steps: int = 1500  # gradient steps of every training, as in both presets
     episodes: int = 50  # number of episodes per evaluation, the same for all
     demos: int = 50  # number of demonstrations to draw from, of either kind
 
