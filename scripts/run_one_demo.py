@@ -31,7 +31,7 @@ SIZES = (1, 2, 5, 10, 20, 50)
 PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick ones first
     "human": (
         (("bc", "bc-small", "pidm", "pidm-play", "pidm-states"), SIZES),
-        (("bc-play", "pidm-nearest"), (1, 2, 5)),
+        (("bc-small-play", "pidm-nearest"), (1, 2, 5)),
         (("pidm-play-500", "pidm-play-10000"), (1,)),
         (("pidm-paper",), SIZES),
     ),
@@ -40,7 +40,7 @@ PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick on
 VARIANTS = {
     "bc": Variant("bc", preset="paper-fast"),  # the paper's networks
     "bc-small": Variant("bc"),
-    "bc-play": Variant("bc", preset="paper-fast", play_steps=2000),
+    "bc-small-play": Variant("bc", play_steps=2000),  # play as more demonstrations
     "pidm-nearest": Variant("pidm", {"predictor": "nearest"}),
     "pidm-play-500": Variant("pidm", play_steps=500),
     "pidm-play-10000": Variant("pidm", play_steps=10_000),
