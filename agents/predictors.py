@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from torch import Tensor, nn
 from pidm_nav.agents.networks import Array, Remembering, Scale, check_rows, hidden_layers
 from pidm_nav.agents.retrieval import Distance, StateIndex
 from pidm_nav.demos.dataset import DemoDataset
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # Python 3.10 has none in typing
 
 
 class StatePredictor(Remembering, nn.Module, ABC):

@@ -36,9 +36,10 @@ def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
 
     The error for anything else suggests a name, which may also be one of the `others`.
     """
-    path, packaged = Path(name), packaged_agents()
+    path = Path(name)
     if path.is_dir():
         return path
+    packaged = packaged_agents()
     if path.as_posix() in packaged:
         return packaged_folder() / path
     known = [*others, *packaged]

@@ -157,10 +157,10 @@ class _View:
 
     def _means(self) -> list[dict[str, Any]]:
         curves = make_curves(self.done, self.demos_from)
-        rows = []
+        rows, sizes = [], all_sizes(curves)
         for curve in curves:
             means = {size: f"{mean:.2f}" for size, mean in zip(curve.sizes, curve.mean, strict=True)}
-            cells = {str(size): means.get(size, "") for size in all_sizes(curves)}
+            cells = {str(size): means.get(size, "") for size in sizes}
             rows.append({"task": task_title(curve.task), "agent": curve.agent, **cells})
         return rows
 

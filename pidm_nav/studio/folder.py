@@ -39,15 +39,17 @@ class Folder:
         """Return every trained agent, up to three folders below this one, the newest first; then the package's."""
         files = [file for below in ("*/", "*/*/", "*/*/*/") for file in self.path.glob(f"{below}agent.json")]
         files.sort(key=lambda file: -file.stat().st_mtime)
-        own = {file.parent.relative_to(self.path).as_posix(): file for file in files}
+        listed = {file.parent.relative_to(self.path).as_posix(): file for file in files}
+        for name in packaged_agents():
+            listed.setdefault(name, packaged_folder() / name / "agent.json")
         found = []
-        for name, file in ({name: packaged_folder() / name / "agent.json" for name in packaged_agents()} | own).items():
+        for name, file in listed.items():
             if not name.startswith(".") and "/." not in name:
                 with suppress(msgspec.MsgspecError, ValueError, OSError):  # what is not an agent of ours is not listed
                     card = msgspec.json.decode(file.read_bytes(), type=Card)
                     world = World(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
                     found.append({"name": name, "agent": card.agent, "demos": card.data.episodes, "world": world})
-        return sorted(found, key=lambda each: each["name"] not in own)
+        return found
 
     def demos(self, name: str) -> str:
         """Return what `load_demos` takes for a name in the list of recordings."""
@@ -60,7 +62,7 @@ class Folder:
         if all(name != each["name"] for each in self.agents()):
             raise ValueError(f"there is no agent '{name}' in this folder: choose one from the list")
         own = self.path / name
-        return own if own.is_dir() else packaged_folder() / name
+        return own if (own / "agent.json").is_file() else packaged_folder() / name
 
     def file(self, name: str, must_exist: bool = False) -> Path:
         """Return a file of demonstrations in this folder."""
