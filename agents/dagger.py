@@ -17,7 +17,7 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.episode import Episode
 from pidm_nav.limits import check_number
-from pidm_nav.rollout import Policy, Rollout, Rows
+from pidm_nav.rollout import Policy, Rollout, Rows, act, check_policy
 from pidm_nav.tasks import find_task
 
 ROLLOUT_SEED = 2_000_000  # of the first episode; far from the seeds of demonstrations and evaluations
@@ -59,6 +59,7 @@ def dagger(
     task, arguments = find_task(dataset.task), env_arguments(dataset)
     if expert is None or isinstance(expert, str):
         expert = make_expert(expert, task.layout(arguments) or task if "layout" in arguments else task)
+    check_policy(expert)
     settings = dict(getattr(expert, "settings", {}))
     name = settings.get("expert", type(expert).__name__)
     source = {"made_by": f"{name}, labeling {agent}", "settings": settings, "env_kwargs": arguments}
@@ -82,7 +83,8 @@ def labeled_episodes(policy: Policy, expert: Policy, env: Rows, seeds: range) ->
         memory = memories[1]
         while not running.done:
             seen = running.states if getattr(expert, "sees_state", False) else running.observation
-            actions, memory = expert.predict(seen, memory, np.full(env.num_envs, not labels), deterministic=True)
+            begins = np.full(env.num_envs, not labels)
+            actions, memory = act(expert, seen, memory, begins, env.single_action_space)
             labels.append(actions)
             running.step()
         memories, taught = (running.memory, memory), np.stack(labels, axis=1)  # (N, T, A)

@@ -1,7 +1,8 @@
 """Stable-Baselines3: PPO goes on from a BC agent, and becomes one again.
 
-A model of SB3 needs no wrapper to be evaluated, collected from or compared: it has `predict`, which is all that
-`evaluate` and `collect` ask for. What `to_agent` makes of a PPO model is saved without pickle, as every agent is.
+Most models of SB3 need no wrapper to be evaluated, collected from or compared: they have `predict`, which is all that
+`evaluate` and `collect` ask for. `to_policy` is for those that know normalized, stacked or Dict observations. What
+`to_agent` makes of a PPO model is saved without pickle, as every agent is.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from copy import deepcopy
 from typing import Any
 
 from gymnasium import spaces
+from numpy.typing import NDArray
 from stable_baselines3 import PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor, nn
 
 from pidm_nav.agents.bc import BC
 from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.policy import same_space
+from pidm_nav.tasks import unflatten
 
 # Small steps, as the first policy is good already.
 SETTINGS: dict[str, Any] = {"n_steps": 256, "batch_size": 512, "n_epochs": 5, "learning_rate": 1e-4, "target_kl": 0.02}
@@ -77,7 +82,9 @@ def to_ppo(agent: BC, env: Any, **settings: Any) -> PPO:
         raise ValueError(f"{agent!r} cannot become PPO's actor: give a BC agent that observes states, not images")
     for own, given in ((agent.observation_space, env.observation_space), (agent.action_space, env.action_space)):
         if not same_space(own, given):
-            raise ValueError(f"the agent was trained for {own}, your environment has {given}: give another one")
+            task = agent.description.get("task")
+            give = f"make one with find_task('{task}').make()" if task else "give another one"
+            raise ValueError(f"the agent was trained for {own}, your environment has {given}: {give}")
     features = {"features_extractor_class": AgentFeatures, "features_extractor_kwargs": {"agent": agent}}
     networks = {**NETWORKS, **features, **settings.pop("policy_kwargs", {})}
     return PPO(AgentPolicy, env, policy_kwargs=networks, **{**SETTINGS, **settings})
@@ -93,6 +100,34 @@ def to_agent(ppo: PPO) -> BC:
     agent.head.load_state_dict(policy.action_net.head.state_dict())
     agent.description |= {"ppo": {"steps": ppo.num_timesteps}}
     return agent.eval()
+
+
+class ModelPolicy:
+    """A model of SB3 that is shown rows of numbers, and makes of them the observations that it knows."""
+
+    def __init__(self, model: BaseAlgorithm, normalizer: VecNormalize | None) -> None:
+        self.model, self.normalizer = model, normalizer
+        self.settings = {"expert": type(model).__name__}  # its name in datasets
+
+    def predict(
+        self, observation: NDArray[Any], state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[NDArray[Any], Any]:
+        """Return actions (N, A) for observations (N, D) that may be flattened."""
+        space: Any = self.model.observation_space
+        seen: Any = observation
+        if isinstance(space, spaces.Dict) or len(space.shape) == 2:
+            seen = unflatten(space, observation)
+        if self.normalizer is not None:
+            seen = self.normalizer.normalize_obs(seen)
+        return self.model.predict(seen, state, episode_start, deterministic)
+
+
+def to_policy(model: BaseAlgorithm, normalizer: VecNormalize | None = None) -> ModelPolicy:
+    """Return a policy for `evaluate` and `collect` of a model that knows normalized, stacked or Dict observations.
+
+    The normalizer defaults to the one that the model was trained with, which a model from a file no longer has.
+    """
+    return ModelPolicy(model, normalizer or model.get_vec_normalize_env())
 
 
 class CriticFirst(BaseCallback):

@@ -71,7 +71,8 @@ def dataset_spaces(dataset: DemoDataset) -> Spaces:
         env = find_task(dataset.task).make(**env_arguments(dataset))
     except (ValueError, ModuleNotFoundError, gym.error.Error) as error:
         raise ValueError(
-            f"the environment of these demonstrations cannot be made ({error}): "
+            f"the environment of these demonstrations, made by {dataset.source.get('made_by', 'somebody')}, cannot be "
+            f"made ({error}): register it and name it with dataclasses.replace(demos, task=its_id), or "
             "give its spaces as env_spaces=(observation_space, action_space)"
         ) from error
     env.close()

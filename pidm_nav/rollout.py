@@ -6,11 +6,13 @@ of a Gymnasium vector environment, thousands at once in 2D, one at a time in 3D.
 
 from __future__ import annotations
 
+import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
@@ -42,6 +44,7 @@ class Rollout:
     def __init__(
         self, policy: Policy, env: Rows, seeds: Sequence[int], keep_observations: bool = True, memory: Any = None
     ) -> None:
+        check_policy(policy)
         self.policy, self.env, self.seeds, self.memory = policy, env, list(seeds), memory
         rows = env.num_envs
         row_seeds: Any = [*self.seeds, *[self.seeds[-1]] * (rows - len(self.seeds))]
@@ -70,10 +73,8 @@ class Rollout:
         """Let the policy act once in every row; return how many episodes ended in this step."""
         seen = self.states if getattr(self.policy, "sees_state", False) else self.observation
         begins = np.full(len(self.ended), not self._kept["actions"])
-        action, self.memory = self.policy.predict(seen, self.memory, begins, deterministic=True)
-        space: Any = self.env.single_action_space
         # What is stepped is what is stored, to the bit: replaying the actions then gives the same episode.
-        action = np.clip(np.asarray(action, np.float32), space.low, space.high)
+        action, self.memory = act(self.policy, seen, self.memory, begins, self.env.single_action_space)
         self.observation, reward, terminated, truncated, self.infos = self.env.step(action)
         self.states = self._read_states()
         running = ~self.ended
@@ -112,6 +113,8 @@ class Rollout:
     def _read_states(self) -> Array:
         """Return the state vectors (N, D) if the environment has them, otherwise the observations."""
         inner: Any = self.env.unwrapped
+        if "goals_reached" not in self.infos:  # what others call get_state may be anything
+            return np.asarray(self.observation)
         if hasattr(inner, "get_state"):
             return np.asarray(inner.get_state())
         if hasattr(inner, "envs") and hasattr(inner.envs[0].unwrapped, "get_state"):
@@ -128,6 +131,36 @@ class Rollout:
             columns["states"] = self.states
         for name, values in columns.items():
             self._kept[name].append(values)
+
+
+def check_policy(policy: Policy) -> None:
+    """Refuse what cannot act, and models of Stable-Baselines3 that would be shown other observations than they know."""
+    if not hasattr(policy, "predict"):
+        raise ValueError(
+            f"{reprlib.repr(policy)} has no predict: give an object with predict(observation, state, episode_start, "
+            "deterministic), which returns actions (N, A) for observations (N, ...), and state"
+        )
+    if hasattr(policy, "get_vec_normalize_env"):
+        space: Any = getattr(policy, "observation_space", None)
+        if policy.get_vec_normalize_env() or isinstance(space, spaces.Dict) or len(space.shape) == 2:
+            raise ValueError(
+                f"this {type(policy).__name__} model knows normalized, stacked or Dict observations, and rollouts show "
+                "it plain rows of numbers: give pidm_nav.agents.sb3.to_policy(model) instead"
+            )
+
+
+def act(policy: Policy, seen: Array, memory: Any, begins: Array, space: Any) -> tuple[Array, Any]:
+    """Return a policy's actions (N, A), inside their space, and what it wants to remember."""
+    made = policy.predict(seen, memory, begins, deterministic=True)
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise ValueError(f"{type(policy).__name__}.predict returned no pair: return actions and state")
+    actions = np.asarray(made[0], np.float32)
+    if actions.shape != (wanted := (len(begins), *space.shape)):
+        raise ValueError(
+            f"{type(policy).__name__}.predict returned actions of shape {actions.shape} for observations of shape "
+            f"{np.shape(seen)}: return {wanted}, one row per episode"
+        )
+    return np.clip(actions, space.low, space.high), made[1]
 
 
 def rollout(

@@ -24,6 +24,7 @@ from pidm_nav.limits import MAX_SIDE, MAX_STEPS, check_number, suggestion
 from pidm_nav.world2d.layout import Layout
 
 DEFAULT_MAX_STEPS = 1000  # for environments without a step limit of their own
+MAX_CHANNELS = 4  # of an image; more are a stack of images
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,18 @@ class Task:
     def make(
         self, render_mode: str | None = None, max_steps: int | None = None, **env_kwargs: Any
     ) -> gym.Env[Any, Any]:
-        """Make one environment, with Dict observations flattened."""
-        options = {"render_mode": render_mode, "disable_env_checker": True}
+        """Make one environment, with observations flattened where they are neither rows of numbers nor images."""
+        # not every environment of other people has a render_mode
+        options = {"disable_env_checker": True} | ({"render_mode": render_mode} if render_mode else {})
         env: gym.Env[Any, Any] = self._made(gym.make, max_steps, options, env_kwargs)
-        if not isinstance(env.action_space, spaces.Box):
+        try:
+            _check_env(env, self.name)
+        except ValueError:
             env.close()
-            kind = type(env.action_space).__name__
-            raise ValueError(f"{self.name} has {kind} actions: only Box actions can be demonstrated and imitated")
-        return gym.wrappers.FlattenObservation(env) if isinstance(env.observation_space, spaces.Dict) else env
+            raise
+        seen = env.observation_space
+        plain = isinstance(seen, spaces.Box) and (len(seen.shape) == 1 or _is_image(seen))
+        return env if plain else gym.wrappers.FlattenObservation(env)
 
     def make_vec(
         self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
@@ -119,6 +124,42 @@ class Task:
             return make(self.env_id, max_episode_steps=max_steps or self.max_steps, **options, **env_kwargs)
         except (TypeError, AssertionError, gym.error.Error) as error:
             raise ValueError(f"{self.name} cannot be made with {reprlib.repr(env_kwargs)}: {error}") from None
+
+
+def unflatten(space: spaces.Space[Any], rows: NDArray[Any]) -> Any:
+    """Return observations (N, D), which `Task.make` has flattened, as their space has them."""
+    if isinstance(space, spaces.Dict):
+        ends = np.cumsum([spaces.flatdim(part) for part in space.values()])
+        parts = np.split(rows, ends[:-1], axis=1)
+        return {name: unflatten(space[name], part) for name, part in zip(space, parts, strict=True)}
+    if not isinstance(space, spaces.Box):
+        raise ValueError(f"observations cannot be read as {space}: only those of Box and Dict spaces can")
+    return rows.reshape(len(rows), *space.shape)
+
+
+def _is_image(space: spaces.Box) -> bool:
+    return space.dtype == np.uint8 and len(space.shape) == 3 and space.shape[-1] <= MAX_CHANNELS
+
+
+def _check_env(env: gym.Env[Any, Any], name: str) -> None:
+    """Refuse what agents cannot imitate in an environment, and wrappers under which no two episodes are alike."""
+    if not isinstance(env.action_space, spaces.Box):
+        kind = type(env.action_space).__name__
+        raise ValueError(f"{name} has {kind} actions: only Box actions can be demonstrated and imitated")
+    seen = env.observation_space
+    if isinstance(seen, spaces.Box) and seen.dtype == np.uint8 and len(seen.shape) > 1 and not _is_image(seen):
+        raise ValueError(
+            f"{name} observes bytes of shape {seen.shape}, and an image has (height, width, channels): do not stack "
+            "images, as agents remember some by themselves (history=), and keep the channels of gray ones"
+        )
+    layer: Any = env
+    while isinstance(layer, gym.Wrapper):
+        if getattr(layer, "update_running_mean", False):
+            raise ValueError(
+                f"{name} has a {type(layer).__name__} whose statistics change with every step: leave it out, as agents "
+                "scale observations by themselves, or give it statistics and set its update_running_mean to False"
+            )
+        layer = layer.env
 
 
 @lru_cache(maxsize=16)
@@ -172,6 +213,11 @@ def find_task(name: str | Task) -> Task:
     """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id."""
     if isinstance(name, Task):
         return name
+    if not isinstance(name, str):
+        raise ValueError(
+            f"{reprlib.repr(name)} is no name of a task: rollouts make environments of their own, so give an id; one "
+            "with wrappers gets its own id by gym.register('Mine-v0', function_that_makes_it)"
+        )
     key = _plain(name.removeprefix("pidm_nav:"))
     for task in TASKS.values():
         if key in (_plain(task.name), _plain(task.env_id)):

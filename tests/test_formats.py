@@ -835,12 +835,39 @@ def test_t_observations_from_minari_are_refused(store):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_dictionaries_from_minari_are_refused(store):
+def test_dictionaries_from_minari_are_flattened_as_gymnasium_does_it(store):
     import gymnasium as gym
 
-    space = gym.spaces.Dict({"a": gym.spaces.Box(-9, 9, (3,))})
-    foreign_minari("swing/dict-v0", {"a": np.zeros((4, 3), np.float32)}, space)
-    refused("minari:swing/dict-v0", "swing/dict-v0", "observations are a dict")
+    box, rng = gym.spaces.Box, np.random.default_rng(0)
+    inner = gym.spaces.Dict({"q": box(-9, 9, (2, 2)), "p": box(-9, 9, (1,), np.float64)})
+    space = gym.spaces.Dict([("z", box(-9, 9, (3,))), ("a", inner)])  # pairs keep their order
+    seen = {"z": rng.random((4, 3)), "a": {"q": rng.random((4, 2, 2)), "p": rng.random((4, 1))}}
+    foreign_minari("swing/dict-v0", seen, space)
+    rows = [{"z": seen["z"][t], "a": {name: seen["a"][name][t] for name in "qp"}} for t in range(4)]
+    expected = np.stack([gym.spaces.flatten(space, row) for row in rows])
+    np.testing.assert_allclose(from_minari("swing/dict-v0")[0].observations, expected, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("space", "observations", "words"),
+    [
+        ("Tuple", (np.zeros((4, 3), np.float32),), "are Tuple"),
+        ("Discrete", np.zeros(4, np.int64), "are Discrete"),
+        ("images", {"camera": np.zeros((4, 8, 8, 3), np.uint8)}, "images"),
+    ],
+)
+def test_what_is_neither_numbers_nor_images_in_minari_is_refused(store, space, observations, words):
+    import gymnasium as gym
+
+    box = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    made = {
+        "Tuple": gym.spaces.Tuple([gym.spaces.Box(-9, 9, (3,))]),
+        "Discrete": gym.spaces.Discrete(3),
+        "images": gym.spaces.Dict({"camera": box}),
+    }
+    foreign_minari("swing/odd-v0", observations, made[space])
+    refused("minari:swing/odd-v0", "swing/odd-v0", words)
 
 
 def test_damaged_and_missing_minari_datasets_are_refused(store):

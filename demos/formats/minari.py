@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from unittest.mock import patch
@@ -14,6 +14,7 @@ from unittest.mock import patch
 import gymnasium as gym
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
@@ -21,17 +22,23 @@ from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_nu
 from pidm_nav.episode import Episode
 from pidm_nav.files import temporary_folder
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
-from pidm_nav.tasks import find_task
+from pidm_nav.tasks import find_task, unflatten
 
 ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store
 STORE = "MINARI_DATASETS_PATH"  # the environment variable that names Minari's folder
-ARRAYS = ("observations", "actions", "rewards", "terminations", "truncations")
+ARRAYS = ("actions", "rewards", "terminations", "truncations")  # besides the observations, which may be several
+
+
+# wrappers that change neither observations nor actions, or as we do ourselves
+HARMLESS = {"FlattenObservation", "RecordEpisodeStatistics", "RecordVideo", "TimeLimit", "OrderEnforcing"}
 
 
 class Space(msgspec.Struct):
     """What we read of a Gymnasium space that Minari keeps as JSON text."""
 
+    type: str = "Box"
     shape: tuple[int, ...] = ()
+    subspaces: dict[str, Space] | list[Any] = {}
 
 
 class EnvSpec(msgspec.Struct):
@@ -39,6 +46,7 @@ class EnvSpec(msgspec.Struct):
 
     id: str
     kwargs: dict[str, Any] = {}
+    additional_wrappers: list[dict[str, Any]] = []
 
 
 class Metadata(msgspec.Struct):
@@ -61,20 +69,23 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     check_id(dataset_id, force)
     minari, store = _import_minari(), _store()
     source = json.dumps({"task": dataset.task, "source": dataset.source})
+    kept = _environment(dataset)
+    space = kept["observation_space"]
+    room = most_bytes(dataset, source, len(space) if isinstance(space, gym.spaces.Dict) else 1)
     try:
         with temporary_folder(store) as folder:
             with (folder / "room").open("wb") as file:  # HDF5 ends the process on a full disk: is there room?
-                for _ in range(0, most_bytes(dataset, source), 2**18):
+                for _ in range(0, room, 2**18):
                     file.write(bytes(2**18))
             (folder / "room").unlink()
             with patch.dict(os.environ, {STORE: str(folder)}), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Minari warns about every optional field
                 stored = minari.create_dataset_from_buffers(
                     dataset_id,
-                    [_buffer(index, episode) for index, episode in enumerate(dataset)],
+                    [_buffer(index, each, space) for index, each in enumerate(dataset)],
                     algorithm_name=str(dataset.source.get("made_by", "unknown")),
                     description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
-                    **_environment(dataset),
+                    **kept,
                 )
                 # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
                 stored.storage.update_metadata({"pidm_nav": source})
@@ -92,7 +103,10 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
 
 
 def from_minari(dataset_id: str) -> DemoDataset:
-    """Load a dataset of the local Minari store; its observations and actions must be arrays."""
+    """Load a dataset of the local Minari store, with observations flattened as `collect` does it.
+
+    Its task is the id of its environment or, if that had wrappers and so is not what the id makes, the dataset's id.
+    """
     check_id(dataset_id)
     folder = _store() / dataset_id / "data"
     if not folder.is_dir():
@@ -118,21 +132,24 @@ def check_id(dataset_id: str, force: bool = True) -> None:
         raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
 
 
-def most_bytes(dataset: DemoDataset, source: str) -> int:
-    """Return more bytes than Minari takes for a dataset: HDF5 adds to each array, and fills its last chunk up."""
+def most_bytes(dataset: DemoDataset, source: str, parts: int = 1) -> int:
+    """Return more bytes than Minari takes for a dataset whose observations are stored as so many arrays.
+
+    HDF5 adds to each array, and fills its last chunk up.
+    """
     arrays = [
         array for episode in dataset for array in (episode.observations, episode.actions, *episode.infos.values())
     ]
-    overhead = 2**18 + len(source) + 16 * dataset.observation_dim + 2**12 * (len(arrays) + 3 * len(dataset))
+    overhead = 2**18 + len(source) + 16 * dataset.observation_dim + 2**12 * (len(arrays) + (parts + 2) * len(dataset))
     return overhead + 2 * sum(array.nbytes for array in arrays) + 16 * dataset.num_steps
 
 
-def _buffer(index: int, episode: Episode) -> Any:
+def _buffer(index: int, episode: Episode, space: gym.Space[Any]) -> Any:
     last = np.arange(len(episode)) == len(episode) - 1
     return _import_minari().data_collector.EpisodeBuffer(
         id=index,
         seed=episode.seed,
-        observations=episode.observations,
+        observations=unflatten(space, episode.observations),
         actions=episode.actions,
         rewards=episode.rewards,
         terminations=last & episode.terminated,
@@ -146,32 +163,55 @@ def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
     import h5py
 
     texts = {"observations": metadata.observation_space, "actions": metadata.action_space}
-    spaces = {name: parse_json(text, Space) for name, text in texts.items()}
+    spaces = dict(leaf for name, text in texts.items() for leaf in _leaves(name, parse_json(text, Space)))
     with h5py.File(path) as file:
         indices = range(metadata.total_episodes)
-        check_size(size_of(array) for index in indices for array in _find_arrays(file, index).values())
+        check_size(size_of(array) for index in indices for array in _find_arrays(file, index, spaces).values())
         for index in indices:
-            arrays = {name: array[()] for name, array in _find_arrays(file, index).items()}
+            arrays = {name: array[()] for name, array in _find_arrays(file, index, spaces).items()}
             for name, space in spaces.items():
                 if arrays[name].shape[1:] != space.shape:  # such as images in JPEG
                     raise ValueError(f"its {name} are not arrays of their space's shape {space.shape}")
             seed = file[f"episode_{index}"].attrs.get("seed")
             infos = {name.removeprefix("infos/"): array for name, array in arrays.items() if name.startswith("infos/")}
-            observations, actions, rewards, terminations, truncations = (arrays[name] for name in ARRAYS)
+            observations = _flattened({name: arrays[name] for name in spaces if name != "actions"})
+            actions, rewards, terminations, truncations = (arrays[name] for name in ARRAYS)
             yield Episode(observations, actions, rewards, terminations[-1], truncations[-1], seed, infos)
 
 
-def _find_arrays(file: Any, index: int) -> dict[str, Any]:
+def _leaves(name: str, space: Space) -> Iterator[tuple[str, Space]]:
+    """Yield the Boxes that a space consists of, in the order in which Gymnasium flattens them, by their arrays."""
+    if space.type == "Dict" and isinstance(space.subspaces, dict) and name != "actions":
+        for key, part in space.subspaces.items():
+            yield from _leaves(f"{name}/{key}", part)
+    elif space.type == "Box":
+        yield name, space
+    else:
+        raise ValueError(f"its {name} are {space.type}: Box actions, and Box or Dict observations, are needed")
+
+
+def _flattened(parts: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return images as they are, and everything else as one row of numbers per step."""
+    whole = parts.get("observations")
+    if whole is not None and whole.ndim == 4 and whole.dtype == np.uint8:
+        return whole
+    if any(part.ndim > 2 and part.dtype == np.uint8 for part in parts.values()):
+        raise ValueError("its observations are images in a Dict or in stacks: only single images can be used")
+    return np.concatenate([part.reshape(len(part), -1) for part in parts.values()], axis=1)
+
+
+def _find_arrays(file: Any, index: int, spaces: Iterable[str]) -> dict[str, Any]:
     """Return the arrays of an episode before they are read; those of the infos under `infos/NAME`."""
     group = file[f"episode_{index}"]
-    found = {name: find_array(file, f"episode_{index}/{name}") for name in ARRAYS}
+    found = {name: find_array(file, f"episode_{index}/{name}") for name in dict.fromkeys([*spaces, *ARRAYS])}
     lengths = (len(group["rewards"]), len(group["rewards"]) + 1)
     kept = group["infos"] if "infos" in group else {}  # noqa: SIM401, get takes a damaged group for a missing one
     for name, array in kept.items():
         if has_numbers(array) and len(array) in lengths:
             found[f"infos/{name}"] = find_array(file, f"episode_{index}/infos/{name}")
-    if len(found) > len(ARRAYS) + MAX_INFOS:
-        raise ValueError(f"it has {len(found) - len(ARRAYS)} infos: {MAX_INFOS} is the most")
+    count = sum(name.startswith("infos/") for name in found)
+    if count > MAX_INFOS:
+        raise ValueError(f"it has {count} infos: {MAX_INFOS} is the most")
     return found
 
 
@@ -184,6 +224,9 @@ def _origin(dataset_id: str, metadata: Metadata) -> Origin:
         return Origin(dataset_id, {"made_by": made_by})
     spec = parse_json(metadata.env_spec, EnvSpec)
     env_kwargs = {key: value for key, value in spec.kwargs.items() if key != "task"}
+    wrappers = [str(each.get("name")) for each in spec.additional_wrappers]
+    if not HARMLESS.issuperset(wrappers):
+        return Origin(dataset_id, {"made_by": f"{made_by}, in {spec.id} with {', '.join(wrappers)}"})
     return Origin(spec.id, {"made_by": made_by, "env_kwargs": env_kwargs})
 
 
@@ -191,17 +234,29 @@ def _environment(dataset: DemoDataset) -> dict[str, Any]:
     """Return the environment that Minari keeps with the dataset, and spaces of their own where it has others."""
     shape, images = dataset[0].observations.shape[1:], dataset[0].observations.ndim == 4
     kept: dict[str, Any] = {"jpeg_encoding": False} if images else {}  # it would change the pixels
-    try:
-        env = kept["env"] = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
-        env.close()
-        if env.observation_space.shape == shape and env.action_space.shape == (dataset.action_dim,):
-            return kept
-    except Exception:  # whatever another's environment may raise: the data are good without it
-        kept.pop("env", None)
     low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
     kept["observation_space"] = gym.spaces.Box(low, high, shape, dtype)
     kept["action_space"] = gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32)
+    try:
+        env = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
+        env.close()
+        assert env.spec is not None
+        env.spec.to_json()  # fails if a function makes it, which no file can hold
+        kept["env"] = env
+        if env.action_space.shape == (dataset.action_dim,) and _holds(env.observation_space, dataset[0].observations):
+            kept |= {"observation_space": env.observation_space, "action_space": env.action_space}
+    except Exception:  # whatever another's environment may raise: the data are good without it
+        pass
     return kept
+
+
+def _holds(space: gym.Space[Any], observations: NDArray[Any]) -> bool:
+    """Return whether observations, which may be flattened, can be stored as those of a space."""
+    if space.shape == observations.shape[1:]:
+        return True
+    parts = space.values() if isinstance(space, gym.spaces.Dict) else [space]
+    numbers = all(isinstance(part, gym.spaces.Box) and part.dtype.kind == "f" for part in parts)
+    return numbers and (gym.spaces.flatdim(space),) == observations.shape[1:]
 
 
 def _store() -> Path:
