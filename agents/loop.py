@@ -24,6 +24,7 @@ from torch.optim.swa_utils import update_bn
 
 from pidm_nav.agents.config import TrainConfig
 from pidm_nav.agents.encoders import Frozen
+from pidm_nav.agents.networks import make_adam
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.agents.tensors import load_tensors, save_tensors
@@ -96,7 +97,7 @@ class Training:
         self.policy, self.config, self.folder = policy, config, folder
         self.samples = make_samples(policy, datasets, config)
         self.parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-        self.optimizer = _adam(self.parameters, config.learning_rate)
+        self.optimizer = make_adam(self.parameters, config.learning_rate)
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
         self.identity = fingerprint(policy, config, datasets, others)
 
@@ -217,19 +218,6 @@ class Training:
             # running averages lag behind weights that still change, which shows after a short training
             update_bn(self.samples.states.batches(STATISTICS_BATCH), encoder)
         self.policy.eval()
-
-
-def _adam(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    """Return Adam in one fused pass where torch has that, which takes a sixth of the time; its moments are zero."""
-    try:
-        adam = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
-    except RuntimeError:
-        adam = torch.optim.Adam(parameters, lr=learning_rate)
-    for parameter in parameters:
-        moments = {name: torch.zeros_like(parameter, requires_grad=False) for name in ("exp_avg", "exp_avg_sq")}
-        place = parameter.device if adam.defaults["fused"] else "cpu"  # as Adam itself would have it
-        adam.state[parameter] = {"step": torch.zeros((), dtype=torch.float32, device=place), **moments}
-    return adam
 
 
 def _append(path: Path, line: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,7 +26,9 @@ class PIDMConfig(AgentConfig):
 
     horizons: Counts = (1,)  # Steps ahead, k, that the inverse dynamics model is trained with.
     act_horizon: int | None = None  # Steps ahead when acting; defaults to the smallest of the horizons.
-    predictor: str = "nearest"  # What predicts the future state: nearest, follow, time or learned.
+    # What predicts the future state: nearest, follow, time or learned; auto is learned where something that stays the
+    # same within an episode, such as a goal's place, differs between demonstrations, and follow otherwise.
+    predictor: str = "nearest"
     distance: Distance = "l2"  # Distance between states for the nearest-neighbor predictor.
     train_on_predicted: bool = False  # Train on the predictor's future states instead of those in the data.
     end_to_end: bool = False  # Train the learned predictor through the inverse dynamics model as well.
@@ -42,8 +44,8 @@ class PIDMConfig(AgentConfig):
             raise ValueError(f"horizons {self.horizons} must be different numbers of steps, each at least 1")
         if self.act_horizon is not None and self.act_horizon not in self.horizons:
             raise ValueError(f"act_horizon {self.act_horizon} is not among the trained horizons {self.horizons}")
-        if self.predictor not in PREDICTORS:
-            raise ValueError(f"predictor '{self.predictor}' is not known: choose one of {', '.join(PREDICTORS)}")
+        if self.predictor not in (known := [*PREDICTORS, "auto"]):
+            raise ValueError(f"predictor '{self.predictor}' is not known: choose one of {', '.join(known)}")
         if self.end_to_end and self.predictor != "learned":
             raise ValueError("end_to_end needs predictor 'learned': the others have nothing to train")
         if self.predicted and len(self.horizons) > 1:
@@ -82,7 +84,7 @@ class PIDM(NavPolicy):
     presets: ClassVar[Mapping[str, Preset]] = {
         **NavPolicy.presets,
         "fast": Preset(
-            PIDMConfig(idm="change", predictor="follow", encoder_sizes=(128, 128, 64), head_sizes=(128, 128)),
+            PIDMConfig(idm="change", predictor="auto", encoder_sizes=(128, 128, 64), head_sizes=(128, 128)),
             TrainConfig(learning_rate=2e-3, steps=1500, batch_size=64, loss="l1"),
         ),
         "pixels": Preset(PIDMConfig(**FRAMES), TrainConfig(learning_rate=1e-3, **PIXELS)),
@@ -116,9 +118,15 @@ class PIDM(NavPolicy):
                 "take a frozen encoder, such as frames='random', or train on the data's futures with idm='states'"
             )
         self.fitted_to: DemoDataset | None = None  # the states that the predictor is fitted to
-        self.predictor = PREDICTORS[self.config.predictor](self.scale, self.config.distance, self.seed)
-        if self.config.end_to_end and isinstance(self.predictor, LearnedPredictor):
-            self.predictor.steps = 0  # its weights are trained with the rest
+        self.predictor = self._make_predictor()
+
+    def _make_predictor(self) -> StatePredictor:
+        """Return a predictor of the configured kind; an automatic one follows until the demonstrations are known."""
+        kind = "follow" if self.config.predictor == "auto" else self.config.predictor
+        predictor = PREDICTORS[kind](self.scale, self.config.distance, self.seed)
+        if self.config.end_to_end and isinstance(predictor, LearnedPredictor):
+            predictor.steps = 0  # its weights are trained with the rest
+        return predictor.to(self.scale.center.device)
 
     def head_input(self, now: Tensor, future: Tensor, which: Tensor | int) -> Tensor:
         """Join what tells of now and of the future, and the one-hot of the horizon's index if several are trained."""
@@ -171,6 +179,11 @@ class PIDM(NavPolicy):
     def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = (), idm: Sequence[DemoDataset] = ()) -> None:
         """Fit the scales, and the predictor to the demonstrations and to what else it may see."""
         super().prepare(dataset)
+        if self.config.predictor == "auto":
+            self.config = replace(self.config, predictor="learned" if dataset.goals_vary else "follow")
+            with torch.random.fork_rng(devices=[]):  # the same weights whatever was drawn before
+                torch.manual_seed(self.seed)
+                self.predictor = self._make_predictor()
         everything = DemoDataset.concatenate([each.without_actions() for each in (dataset, *extra)])
         longest = max(len(episode) for episode in everything)
         if self.horizon > longest:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.networks import Array, Remembering, Scale, check_rows, hidden_layers
+from pidm_nav.agents.networks import Array, Remembering, Scale, check_rows, hidden_layers, make_adam
 from pidm_nav.agents.retrieval import Distance, StateIndex
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -116,8 +116,10 @@ class Follow(_Episodes, NearestNeighbor):
     """Keeps its place in a demonstration and moves forward only, so that crossing paths and pauses do not confuse it.
 
     Its place is the nearest of the next states that have no more goals reached than the agent. It changes to another
-    demonstration when that is nearer by more than a usual step. The state is (N,) int64, the place among the
-    remembered observations; without it, every call begins at the nearest state.
+    demonstration when that is nearer by more than a usual step. After `window` steps at one place, the agent is held
+    up, for example by a corner that the demonstrator just passed, and the place moves on by one. The state is (N, 2)
+    int64: the place among the remembered observations, and for how many steps it has been the same; without it, every
+    call begins at the nearest state.
     """
 
     name: ClassVar[str] = "follow"
@@ -137,26 +139,33 @@ class Follow(_Episodes, NearestNeighbor):
 
     def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> NDArray[np.int64]:
         """Return the places after a step, or the nearest ones of rows that begin an episode."""
-        check_rows(state, (len(observations),))
+        check_rows(state, (len(observations), 2))
         nearest = self.rows[self.index.query(observations)]
-        place = nearest if state is None else np.where(episode_start, nearest, np.array(state, dtype=np.int64))
+        begun = np.stack([nearest, np.zeros_like(nearest)], axis=1)
+        state = begun if state is None else np.where(episode_start[:, None], begun, np.array(state, dtype=np.int64))
+        before, waited = state.T
         reached, points = self.index.measured(observations)
+        end = self.last[before] - 1
         # a goal that was touched earlier than in the demonstration: go on from where that had touched it
-        touched = np.searchsorted(self.progress, self.last[place] * (len(self.flags) + 1) + reached)
-        place = np.minimum(np.maximum(place, touched), self.last[place] - 1)
-        ahead = np.minimum(place[:, None] + np.arange(self.window, -1, -1), self.last[place][:, None] - 1)  # (N, W + 1)
+        touched = np.searchsorted(self.progress, self.last[before] * (len(self.flags) + 1) + reached)
+        place = np.minimum(np.maximum(before, touched), end)
+        onward = np.minimum(place + 1, end)
+        place = np.where((waited >= self.window) & (self.reached[onward] <= reached), onward, place)
+        ahead = np.minimum(place[:, None] + np.arange(self.window, -1, -1), end[:, None])  # (N, W + 1)
         away = np.linalg.norm(self.points[ahead] - points[:, None], self.index.order, axis=2)
         away[self.reached[ahead] > reached[:, None]] += 1e9  # a goal that is still to be touched: not beyond it
         best = away.argmin(axis=1)[:, None]  # of equally near ones the latest, which is how pauses are passed
         place, own = (np.take_along_axis(each, best, axis=1)[:, 0] for each in (ahead, away))
         other = np.linalg.norm(self.points[nearest] - points, self.index.order, axis=1) + self.usual_step
-        return np.where((self.last[nearest] != self.last[place]) & (other < own), nearest, place)
+        place = np.where((self.last[nearest] != self.last[place]) & (other < own), nearest, place)
+        return np.stack([place, np.where(place == before, waited + 1, 0)], axis=1)
 
     def predict(self, observations: Array, state: Any = None) -> Array:
         """Return what the demonstrations show `horizon` steps after the places, at most their last states."""
         if state is None:
             state = self.advance(None, np.ones(len(observations), dtype=bool), observations)
-        futures: Array = self.observations[np.minimum(state + self.horizon, self.last[state])]
+        place = state[:, 0]
+        futures: Array = self.observations[np.minimum(place + self.horizon, self.last[place])]
         return futures
 
 
@@ -251,7 +260,7 @@ class LearnedPredictor(StatePredictor):
         usual = (futures - states).square().mean(dim=0).sqrt()
         self.change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
         generator = torch.Generator().manual_seed(self.seed)
-        optimizer = torch.optim.Adam(self.network.parameters(), lr=self.learning_rate)
+        optimizer = make_adam(list(self.network.parameters()), self.learning_rate)
         for step in range(self.steps):
             optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
             rows = torch.randint(len(states), (self.batch_size,), generator=generator)

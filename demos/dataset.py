@@ -137,6 +137,15 @@ class DemoDataset(Drawn):
         return int(np.prod(self.episodes[0].observations.shape[1:]))
 
     @property
+    def goals_vary(self) -> bool:
+        """Whether a number that stays the same within every episode, such as a goal's place, differs between them."""
+        if self.episodes[0].observations.ndim != 2:
+            return False
+        firsts = np.stack([episode.observations[0] for episode in self])
+        stays = [(episode.observations == first).all(axis=0) for episode, first in zip(self, firsts, strict=True)]
+        return bool((np.all(stays, axis=0) & (firsts != firsts[0]).any(axis=0)).any())
+
+    @property
     def action_dim(self) -> int:
         """The number of values in an action; 0 for demonstrations without actions."""
         return int(self.episodes[0].actions.shape[1])

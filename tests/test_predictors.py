@@ -144,10 +144,10 @@ def test_follow_keeps_its_place_where_a_path_crosses_itself() -> None:
     state = None
     for step, position in enumerate(path[:-1]):
         rows = np.stack([position + np.float32([0, 0.3]), path[0]])
-        state = predictor.advance(state, np.full(2, step == 0), rows)
+        state = predictor.advance(state, np.array([step == 0, True]), rows)
         np.testing.assert_array_equal(predictor.predict(rows, state), [path[step + 1], path[1]])
     state = predictor.advance(state, np.array([False, True]), path[[0, 0]])
-    assert state[0] > 50 and state[1] == 0  # nothing leads back but a new episode
+    assert state[0, 0] > 50 and state[1, 0] == 0  # nothing leads back but a new episode
 
 
 def test_follow_passes_pauses_and_changes_to_a_demonstration_that_is_nearer() -> None:
@@ -164,6 +164,19 @@ def test_follow_passes_pauses_and_changes_to_a_demonstration_that_is_nearer() ->
         assert predictor.predict(here, state)[0, 1] == row
 
 
+def test_follow_frees_an_agent_that_a_corner_holds_up() -> None:
+    """The demonstrator passes a corner that stops the agent: waiting at one place for long leads on, step by step."""
+    path = np.stack([np.arange(20.0), np.zeros(20)], axis=1).astype(np.float32)
+    predictor = Follow().fit(DemoDataset("Somebody-Elses-v0", (episode(path),)))
+    held, state, aims = path[[5]], None, []
+    for _ in range(2 * predictor.window):
+        state = predictor.advance(state, np.zeros(1, dtype=bool), held)
+        aims.append(float(predictor.predict(held, state)[0, 0]))
+    assert aims[: predictor.window] == [6.0] * predictor.window and aims[-1] > 6.0
+    state = predictor.advance(state, np.ones(1, dtype=bool), held)
+    assert predictor.predict(held, state)[0, 0] == 6.0  # a new episode has not waited
+
+
 def test_follow_goes_on_where_a_goal_was_reached_and_not_beyond_one_that_is_not(dataset: DemoDataset) -> None:
     predictor = Follow().fit(dataset)
     flags, own = list(dataset.goal_flags), dataset[0].observations
@@ -174,11 +187,11 @@ def test_follow_goes_on_where_a_goal_was_reached_and_not_beyond_one_that_is_not(
     for here in missed[:, None]:
         state = predictor.advance(state, np.zeros(1, dtype=bool), here)
         assert predictor.predict(here, state)[0, flags].sum() <= 1
-        assert predictor.observations[state[0], flags].sum() == 0
+        assert predictor.observations[state[0, 0], flags].sum() == 0
     early = own[[0]].copy()
     early[:, flags[0]] = 1
     state = predictor.advance(predictor.advance(None, np.ones(1, dtype=bool), own[[0]]), np.zeros(1, dtype=bool), early)
-    assert predictor.observations[state[0], flags].sum() == 1
+    assert predictor.observations[state[0, 0], flags].sum() == 1
 
 
 def test_learned_predictor_learns_a_known_motion() -> None:

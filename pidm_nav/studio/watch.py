@@ -85,7 +85,7 @@ class Mind:
             states, nearest = source.observations if follows else source.states, source.index.query(seen)
             row = int(source.rows[nearest][0] if follows else nearest[0])
             told["nearest"] = np.round(states[row, POSITION], 1).tolist()
-            told["followed"] = np.round(_path(states, int(memory[0]) if follows else row), 1).tolist()
+            told["followed"] = np.round(_path(states, int(memory[0, 0]) if follows else row), 1).tolist()
         return told
 
     def _ask_around(self, seen: NDArray[Any]) -> list[list[float]]:
