@@ -52,8 +52,9 @@ class AgentConfig(Checked):
     head_sizes: Sizes = (256,)  # Sizes of the layers between embedding and action.
     scale_observations: bool = True  # Scale observations by the bounds of their space instead of using raw numbers.
     reach: Reach = 8.0  # The bounds of the observation space are scaled to plus and minus this value.
-    frames: str = "cnn"  # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, vit:FOLDER, vit:HUB-NAME.
-    frame_size: Size = 128  # Size of the vector that the CNN turns an image into.
+    # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, efficientnet, vit:FOLDER, vit:HUB-NAME.
+    frames: str = "cnn"
+    frame_size: Size = 128  # Size of the vector that the CNN or efficientnet turns an image into.
     history: Back = (0, 6, 12)  # Images that make up a state, in steps before the current one.
 
     def __post_init__(self) -> None:

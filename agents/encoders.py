@@ -6,6 +6,7 @@ chooses it:
     cnn              a compact CNN, trained with the rest of the agent
     random           the same CNN with random weights drawn from the agent's seed, frozen
     agent:FOLDER     the CNN of a saved agent, frozen
+    efficientnet     EfficientNet-Lite0 as trained on ImageNet, reduced to principal components, frozen
     vit:NAME         a pretrained vision transformer, a local folder or a name on the model hub, frozen
 
 Any other module that maps images to vectors and has an `output_size` is passed to the agent as `encoder=`.
@@ -14,13 +15,11 @@ Any other module that maps images to vectors and has an `output_size` is passed 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import math
 import os
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from torch import Tensor, nn
 
 from pidm_nav.agents.config import MAX_SHIFT
 from pidm_nav.agents.networks import Array
+from pidm_nav.agents.pretrained import EfficientNetEncoder, PretrainedEncoder
 from pidm_nav.agents.tensors import load_tensors, save_tensors
 
 MIN_SIDE = MAX_SHIFT + 1  # pixels per side of the smallest frame
@@ -75,55 +75,6 @@ class ConvEncoder(nn.Module):
         return vectors
 
 
-class PretrainedEncoder(nn.Module):
-    """A vision transformer of the `transformers` library; a vector is the mean of its last tokens.
-
-    Its weights are not saved with an agent, which loads it again by its name, a local folder or one on the model hub.
-    They are read from safetensors only, and code that comes with a model is not run.
-    """
-
-    mean: Tensor
-    spread: Tensor
-    model: Any
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        try:
-            transformers: Any = importlib.import_module("transformers")
-        except ImportError as error:
-            raise ModuleNotFoundError(f"vit:{name} needs transformers: pip install 'pidm-nav[vision]'") from error
-        try:
-            model = transformers.AutoModel.from_pretrained(name, trust_remote_code=False, use_safetensors=True)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            reason = "is neither a folder with a vision model nor the name of one on the hub: give one of these"
-            if "trust_remote_code" in str(error):
-                reason = "comes with code of its own, which is not run: load it yourself and pass it as encoder="
-            raise ValueError(f"'{name}' {reason}") from error
-        size = getattr(model.config, "image_size", None)
-        self.output_size = getattr(model.config, "hidden_size", None)
-        if not isinstance(self.output_size, int) or size is None:
-            raise ValueError(f"the model '{name}' is a {type(model).__name__}, which takes no images: choose another")
-        self.image_size: tuple[int, int] = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
-        try:
-            processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
-        except (OSError, ValueError, ImportError):  # a folder without one: the usual numbers
-            processor = None
-        for buffer, attribute in (("mean", "image_mean"), ("spread", "image_std")):
-            values = torch.tensor(getattr(processor, attribute, None) or (0.5, 0.5, 0.5))
-            self.register_buffer(buffer, values.view(3, 1, 1), persistent=False)
-        # not as a module of this one, so that hundreds of megabytes are not saved with each agent
-        object.__setattr__(self, "model", model.eval().requires_grad_(False))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return vectors (N, E) of RGB images (N, H, W, 3)."""
-        inputs = nn.functional.interpolate(
-            images.permute(0, 3, 1, 2).float() / 255, self.image_size, mode="bilinear", antialias=True
-        )
-        tokens = self.model.to(images.device)(pixel_values=(inputs - self.mean) / self.spread).last_hidden_state
-        vectors: Tensor = tokens.mean(dim=1)
-        return vectors
-
-
 class Frozen(nn.Module):
     """An encoder that is not trained; its vectors are standardized over the demonstrations.
 
@@ -148,11 +99,14 @@ class Frozen(nn.Module):
         """Standardize by the vectors of the episodes' images (T+1, H, W, C)."""
         if self.folder and isinstance(self.inner, ConvEncoder):
             load_cnn(self.inner, self.folder)
-        vectors = np.concatenate(self.embed(episodes))
+        self.learn(np.concatenate(self.embed(episodes)))
+        self.fitted_to.copy_(torch.tensor(list(bytes.fromhex(self.identity()))))
+
+    def learn(self, vectors: Array) -> None:
+        """Take the units from the inner encoder's vectors (N, E) of the demonstrations."""
         spread = vectors.std(axis=0, dtype=np.float64)
         self.center.copy_(torch.as_tensor(vectors.mean(axis=0, dtype=np.float64)))
         self.width.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
-        self.fitted_to.copy_(torch.tensor(list(bytes.fromhex(self.identity()))))
 
     def check(self) -> None:
         """Refuse an inner encoder that is not the one the agent was trained with."""
@@ -169,6 +123,8 @@ class Frozen(nn.Module):
         if isinstance(self.inner, PretrainedEncoder):
             digest.update(repr((self.inner.image_size, self.inner.model.config.to_dict())).encode())
             weights |= {"mean": self.inner.mean, "spread": self.inner.spread, **self.inner.model.state_dict()}
+        elif isinstance(self.inner, EfficientNetEncoder):
+            weights |= self.inner.model.state_dict()
         for name, tensor in weights.items():
             digest.update(name.encode() + tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
@@ -199,6 +155,34 @@ class Frozen(nn.Module):
                     warnings.warn(f"image vectors are not kept: {error}, by setting {CACHE_VARIABLE}", stacklevel=2)
             found.append(vectors.cpu().numpy())
         return found
+
+
+class Principal(Frozen):
+    """A frozen encoder of long vectors, of which the first principal components over the demonstrations are left.
+
+    They are all divided by one number, so that those in which images differ most count most.
+    """
+
+    axes: Tensor
+
+    def __init__(self, inner: nn.Module, size: int) -> None:
+        super().__init__(inner)
+        self.register_buffer("axes", torch.zeros(self.output_size, size))
+        self.output_size = size
+
+    def learn(self, vectors: Array) -> None:
+        """Find the axes from up to 1,000 images, evenly spread; axes along which these do not differ stay 0."""
+        super().learn(vectors)
+        rows = np.linspace(0, len(vectors) - 1, min(1000, len(vectors)), dtype=np.int64)
+        some = super().scale(torch.tensor(vectors[rows], device=self.center.device)).double()
+        _, values, axes = torch.linalg.svd(some - some.mean(dim=0), full_matrices=False)
+        kept = min(int((values > 1e-6 * values[0]).sum()), self.output_size)
+        usual = values[:kept].square().mean().div(len(some)).sqrt().clamp(min=1e-6)
+        self.axes.zero_()[:, :kept] = axes[:kept].T / usual
+
+    def scale(self, vectors: Tensor) -> Tensor:
+        """Return the components of the inner encoder's vectors."""
+        return super().scale(vectors) @ self.axes
 
 
 def cache_folder() -> Path:
@@ -234,7 +218,9 @@ def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Mod
         return Frozen(ConvEncoder(shape, size), name)
     if word == "vit" and name:
         return Frozen(PretrainedEncoder(name))
-    raise ValueError(f"frames '{kind}' is not known: choose one of cnn, random, agent:FOLDER, vit:NAME")
+    if kind == "efficientnet":
+        return Principal(EfficientNetEncoder(), size)
+    raise ValueError(f"frames '{kind}' is not known: choose one of cnn, random, agent:FOLDER, efficientnet, vit:NAME")
 
 
 def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:

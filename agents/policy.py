@@ -254,7 +254,8 @@ def make_agent(
     options = options or kind.config_class()
     with torch.random.fork_rng(devices=[]):
         with torch.device("meta"):  # which takes no memory
-            frames = "random" if options.frames.startswith("vit:") else options.frames  # a transformer would be loaded
+            pretrained = options.frames.startswith(("vit:", "efficientnet"))  # which would be loaded
+            frames = "random" if pretrained else options.frames
             sketch = kind(observation_space, action_space, replace(options, frames=frames), encoder=encoder)
         weights = sum(each.numel() for each in sketch.parameters() if each.is_meta)
         if weights > MAX_WEIGHTS:

