@@ -1,5 +1,6 @@
 """PIDM learns inverse dynamics, in every way it can be trained."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,20 @@ def test_one_demonstration_is_enough_for_a_model_that_sees_the_change() -> None:
     with torch.no_grad():
         agent.head[0].weight[:, -2:] = 0  # what the change feeds
     assert agent.findings()["future_use"] == 0
+
+
+def test_the_predictor_is_learned_where_goals_differ_between_demonstrations() -> None:
+    def toward(goal: float, seed: int) -> Episode:
+        plain = line(seed, steps=20)
+        goals = np.full((len(plain.observations), 1), goal, np.float32)
+        return replace(plain, observations=np.hstack([plain.observations, goals]))
+
+    own_spaces = spaces.Box(-50, 50, (3,), np.float32), ACTION
+    for goals, predictor in (((1, 1), "follow"), ((1, 2), "learned"), ((1,), "follow")):
+        dataset = DemoDataset("Line-v0", tuple(toward(goal, seed) for seed, goal in enumerate(goals)))
+        first, second = (train("pidm", dataset, steps=20, env_spaces=own_spaces, progress=False) for _ in range(2))
+        assert isinstance(first, PIDM) and first.config.predictor == predictor
+        np.testing.assert_array_equal(*(each.predict(dataset[0].observations)[0] for each in (first, second)))
 
 
 def test_play_teaches_where_the_same_change_needs_another_action() -> None:
