@@ -27,6 +27,11 @@ PROGRAMS = {
     "for _ in range(100): envs.step(envs.action_space.sample())",
     "evaluate, 1,000 episodes of Maze": EVALUATE + 'evaluate(make_expert("astar", "maze"), "maze", 1000)',
     **{
+        f"evaluate, {episodes:,} episodes of Maze, not kept": EVALUATE
+        + f'evaluate(make_expert("astar", "maze"), "maze", {episodes}, keep_episodes=False)'
+        for episodes in (100, 2000)
+    },
+    **{
         f"sweep worker, PIDM, {demos} demonstrations": JOB
         + f'run_job({SWEEP.format(demos=demos)}.job(Cell(0, "maze", {demos}, "pidm")))'
         for demos in (1, 50)

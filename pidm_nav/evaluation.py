@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.episode import Drawn, Episode
 from pidm_nav.limits import check_number
-from pidm_nav.rollout import Policy, Progress, Rollout, episode_seeds, rollout
+from pidm_nav.rollout import Ending, Policy, Progress, Rollout, episode_seeds, rollout
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import Clip, write_video
 from pidm_nav.world2d.layout import Layout
@@ -24,9 +24,10 @@ class EvalResult(Drawn):
     """The results of E episodes of a policy; every array is (E,)."""
 
     task: Task
-    episodes: tuple[Episode, ...]
+    episodes: tuple[Episode, ...]  # none if they were not kept
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     film: Mapping[int, Sequence[NDArray[np.uint8]]] = field(default_factory=dict)  # pictures of filmed episodes
+    endings: tuple[Ending, ...] = ()  # by default those of `episodes`
     seeds: NDArray[np.int64] = field(init=False)
     goal_ratio: NDArray[np.float64] = field(init=False)  # fraction of goals reached; without goals, 1 for a success
     success: NDArray[np.bool_] = field(init=False)  # all goals reached, or what the environment reports as success
@@ -35,12 +36,14 @@ class EvalResult(Drawn):
 
     def __post_init__(self) -> None:
         num_goals = self.num_goals
+        endings = self.endings or tuple(map(Ending.of, self.episodes))
+        object.__setattr__(self, "endings", endings)
         derived: dict[str, list[Any]] = {
-            "seeds": [episode.seed for episode in self.episodes],
-            "goal_ratio": [e.goals_reached / num_goals if num_goals else float(e.success) for e in self.episodes],
-            "success": [episode.success for episode in self.episodes],
-            "length": [len(episode) for episode in self.episodes],
-            "returns": [episode.rewards.sum(dtype=np.float64) for episode in self.episodes],
+            "seeds": [each.seed for each in endings],
+            "goal_ratio": [each.goals_reached / num_goals if num_goals else float(each.success) for each in endings],
+            "success": [each.success for each in endings],
+            "length": [each.length for each in endings],
+            "returns": [each.returns for each in endings],
         }
         for name, values in derived.items():
             object.__setattr__(self, name, np.array(values))
@@ -56,7 +59,7 @@ class EvalResult(Drawn):
         """How performance is measured: by "goal ratio", "success rate", or "return" if success is never reported."""
         if self.task.flags is not None:
             return "goal ratio"
-        reported = any("success" in episode.infos or episode.terminated for episode in self.episodes)
+        reported = any(ending.tells_success or ending.terminated for ending in self.endings)
         return "success rate" if reported else "return"
 
     @property
@@ -82,11 +85,12 @@ class EvalResult(Drawn):
     def __repr__(self) -> str:
         low, high = self.interval
         score = f"{self.measure} {self.scores.mean():.3f} [{low:.3f}, {high:.3f}]"
-        return f"EvalResult({self.task.name}, {len(self.episodes)} episodes, {score}, success {self.success_rate:.2f})"
+        return f"EvalResult({self.task.name}, {len(self.endings)} episodes, {score}, success {self.success_rate:.2f})"
 
     @property
     def drawn_layout(self) -> Layout | None:
         """The map that the episodes' states are places on, if there is one."""
+        self._check_kept()
         return self.task.layout(self.env_kwargs) if self.task.shows_goals else None
 
     def table(self) -> list[dict[str, Any]]:
@@ -99,7 +103,7 @@ class EvalResult(Drawn):
         """Return the means over all episodes, of plain JSON types."""
         return {
             "task": self.task.name,
-            "episodes": len(self.episodes),
+            "episodes": len(self.endings),
             "goal_ratio": self.mean_goal_ratio,
             "goal_ratio_interval": list(self.interval),
             "success": self.success_rate,
@@ -109,13 +113,18 @@ class EvalResult(Drawn):
 
     def frames(self, episode: int = 0, size: int = 400) -> Sequence[NDArray[np.uint8]]:
         """Return the pictures of an episode: those that were filmed, or new ones drawn from its states."""
-        if not 0 <= episode < len(self.episodes):
-            raise ValueError(f"there is no episode {episode}: choose one from 0 to {len(self.episodes) - 1}")
+        if not 0 <= episode < len(self.endings):
+            raise ValueError(f"there is no episode {episode}: choose one from 0 to {len(self.endings) - 1}")
         if episode in self.film:
             return self.film[episode]
         if not self.task.shows_goals:
             raise ValueError(f"episode {episode} was not filmed: call evaluate(..., film={episode})")
+        self._check_kept()
         return self.task.draw(self.episodes[episode].observations, self.env_kwargs, size)
+
+    def _check_kept(self) -> None:
+        if not self.episodes:
+            raise ValueError("the episodes were not kept: call evaluate without keep_episodes=False")
 
     @overload
     def video(self, path: str | Path, episode: int = 0, size: int = 400, fps: float | None = None) -> Path: ...
@@ -149,6 +158,7 @@ def evaluate(
     max_steps: int | None = None,
     film: int | None = None,
     progress: Progress | None = None,
+    keep_episodes: bool = True,
     **env_kwargs: Any,
 ) -> EvalResult:
     """Evaluate a policy; episode i begins with `reset(seed=seed + i)`, whatever the policy.
@@ -161,6 +171,8 @@ def evaluate(
         max_steps: the step limit; defaults to the task's.
         film: the episode to take pictures of, for tasks that cannot be drawn from their states.
         progress: called with the number of episodes that have ended, whenever some have.
+        keep_episodes: keep the episodes, which pictures and videos need; otherwise only how they ended is kept, and
+            memory does not grow with their number.
         env_kwargs: the environment's arguments.
     """
     task = find_task(task)
@@ -168,8 +180,10 @@ def evaluate(
     if film is not None:
         check_number("the episode to film", film, 0, episodes - 1)
     films: dict[int, list[NDArray[np.uint8]]] = {} if film is None or task.shows_goals else {film: []}
+    endings: list[Ending] = []
 
     def watch(running: Rollout) -> None:
+        endings.extend(running.endings() if running.done else ())
         for episode, pictures in films.items():
             row = episode + seed - running.seeds[0]
             if 0 <= row < len(running.seeds) and len(pictures) <= running.steps[row]:
@@ -177,5 +191,7 @@ def evaluate(
 
     render_mode = "rgb_array" if films else None
     with closing(task.make_vec(task.rows_for(episodes), max_steps, render_mode, **env_kwargs)) as env:
-        made = rollout(policy, env, seeds, keep_observations=False, watch=watch, progress=progress)
-    return EvalResult(task, tuple(made), env_kwargs, films)
+        made = rollout(
+            policy, env, seeds, keep_observations=False, keep_steps=keep_episodes, watch=watch, progress=progress
+        )
+    return EvalResult(task, tuple(made), env_kwargs, films, tuple(endings))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium import spaces
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.episode import Episode
 from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
+from pidm_nav.world2d.state import REACHED, has_goal_flags
 
 Array = NDArray[Any]
 Rows = VectorEnv[Any, Any, Any]
@@ -34,15 +35,40 @@ class Policy(Protocol):
         """Return actions (N, A) for observations (N, ...), and the `state` to pass to the next call."""
 
 
+class Ending(NamedTuple):
+    """The few numbers that say how an episode ended, which remain when its steps are not kept."""
+
+    seed: int | None
+    length: int  # number of steps
+    returns: float  # sum of rewards
+    goals_reached: int
+    success: bool
+    terminated: bool
+    tells_success: bool  # whether the environment does
+
+    @classmethod
+    def of(cls, episode: Episode) -> Ending:
+        """Return how an episode ended."""
+        returns = float(episode.rewards.sum(dtype=np.float64))
+        ended = episode.goals_reached, episode.success, episode.terminated
+        return cls(episode.seed, len(episode), returns, *ended, "success" in episode.infos)
+
+
 class Rollout:
     """Episodes in progress, one per row of a vector environment; rows that have ended wait for the others.
 
     The arguments are those of `rollout`, with at most one seed per row of `env`, and `memory`, which is what the policy
-    remembers from earlier episodes.
+    remembers from earlier episodes. Without `keep_steps` there are no `episodes`, only their `endings`.
     """
 
     def __init__(
-        self, policy: Policy, env: Rows, seeds: Sequence[int], keep_observations: bool = True, memory: Any = None
+        self,
+        policy: Policy,
+        env: Rows,
+        seeds: Sequence[int],
+        keep_observations: bool = True,
+        memory: Any = None,
+        keep_steps: bool = True,
     ) -> None:
         check_policy(policy)
         self.policy, self.env, self.seeds, self.memory = policy, env, list(seeds), memory
@@ -52,9 +78,10 @@ class Rollout:
         self.states = self._read_states()
         self.ended = np.arange(rows) >= len(self.seeds)
         self.steps, self.returns = np.zeros(rows, np.int64), np.zeros(rows)
-        self._terminated, self._truncated, self._success = np.zeros((3, rows), bool)
+        self._goals = np.zeros(rows, np.int64)  # reached by the end of each episode
+        self._terminated, self._truncated, self._success, self._finished = np.zeros((4, rows), bool)
         self._tells_success = False  # whether the environment does, by whatever name
-        self._keeps_observations = keep_observations
+        self._keeps_steps, self._keeps_observations = keep_steps, keep_observations
         self._keeps_states = keep_observations and not np.array_equal(self.observation, self.states)
         self._kept: defaultdict[str, list[Array]] = defaultdict(list)  # one (N, ...) array per step
         self._keep()
@@ -72,10 +99,11 @@ class Rollout:
     def step(self) -> int:
         """Let the policy act once in every row; return how many episodes ended in this step."""
         seen = self.states if getattr(self.policy, "sees_state", False) else self.observation
-        begins = np.full(len(self.ended), not self._kept["actions"])
+        begins = np.full(len(self.ended), not self.steps.any())
         # What is stepped is what is stored, to the bit: replaying the actions then gives the same episode.
         action, self.memory = act(self.policy, seen, self.memory, begins, self.env.single_action_space)
         self.observation, reward, terminated, truncated, self.infos = self.env.step(action)
+        reward = np.asarray(reward, np.float32)
         self.states = self._read_states()
         running = ~self.ended
         told = self.infos.get("success", self.infos.get("is_success"))
@@ -83,6 +111,9 @@ class Rollout:
         self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
         self._keep(actions=action, rewards=reward, success=self._success)
         self._terminated |= running & terminated
+        flags = self.states[:, REACHED] if has_goal_flags(self.states) else np.ones((len(running), 1))
+        self._finished |= running & terminated & (flags == 1).all(axis=1)
+        self._goals = np.where(running, self.goals_reached, self._goals)
         self._truncated |= running & truncated & ~terminated
         self.steps += running
         self.returns += np.where(running, reward, 0.0)
@@ -110,6 +141,13 @@ class Rollout:
             made.append(Episode(*arrays, self._terminated[row], self._truncated[row], seed, infos))
         return made
 
+    def endings(self) -> list[Ending]:
+        """Return how the episodes of all rows that were seeded have ended, or stand."""
+        success = self._success if self._tells_success else self._finished
+        columns = self.steps, self.returns, self._goals, success, self._terminated
+        rows = zip(self.seeds, *(each[: len(self.seeds)].tolist() for each in columns), strict=True)
+        return [Ending(*row, self._tells_success) for row in rows]
+
     def _read_states(self) -> Array:
         """Return the state vectors (N, D) if the environment has them, otherwise the observations."""
         inner: Any = self.env.unwrapped
@@ -130,7 +168,10 @@ class Rollout:
         if self._keeps_states:
             columns["states"] = self.states
         for name, values in columns.items():
-            self._kept[name].append(values)
+            if self._keeps_steps:
+                self._kept[name].append(values)
+            elif not np.isfinite(values[~self.ended]).all():  # which episodes would refuse
+                raise ValueError(f"{name} have a NaN or infinite number at step {self.steps.max()}")
 
 
 def check_policy(policy: Policy) -> None:
@@ -169,6 +210,7 @@ def rollout(
     seeds: Sequence[int],
     *,
     keep_observations: bool = True,
+    keep_steps: bool = True,
     watch: Callable[[Rollout], None] | None = None,
     progress: Progress | None = None,
 ) -> list[Episode]:
@@ -179,6 +221,8 @@ def rollout(
         env: a vector environment that does not reset rows in the step that ends them.
         seeds: episode i begins with `reset(seed=seeds[i])`.
         keep_observations: keep the observations; otherwise the episodes hold the state vectors instead.
+        keep_steps: keep what happened in each step; otherwise no episodes are returned, memory does not grow with their
+            number or length, and `watch` can ask a rollout that is done for its `endings`.
         watch: called with the running rollout after its reset and after each step, for example to draw it.
         progress: called with the number of episodes that have ended, whenever some have.
     """
@@ -186,15 +230,15 @@ def rollout(
     progress = progress or (lambda ended: None)
     made: list[Episode] = []
     memory: Any = None
-    while len(made) < len(seeds):
-        running = Rollout(policy, env, seeds[len(made) :][: env.num_envs], keep_observations, memory)
+    for first in range(0, len(seeds), env.num_envs):
+        running = Rollout(policy, env, seeds[first : first + env.num_envs], keep_observations, memory, keep_steps)
         watch(running)
         while not running.done:
             ended = running.step()
             watch(running)
             if ended:
                 progress(ended)
-        made += running.episodes()
+        made += running.episodes() if keep_steps else []
         memory = running.memory
     return made
 

@@ -8,8 +8,10 @@ import tracemalloc
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 from pidm_nav import PAPER_TASKS, AStarExpert, HumanLikePlayer, Rollout, collect, evaluate, find_task, rollout
+from pidm_nav.rollout import Ending
 from pidm_nav.tasks import task_name
 
 LANE = {"layout": "............\n.A.1.2..3...\n............\n", "room_size": [600, 150]}
@@ -207,6 +209,59 @@ def test_nothing_of_an_evaluation_stays_when_its_result_is_let_go():
         tracemalloc.stop()
     assert after - before < size  # less than one of seven
     assert peak_of_many - peak_of_one < size
+
+
+@pytest.mark.parametrize("name", [*PAPER_TASKS, "Pendulum-v1", "Reach-v0"])
+def test_only_the_endings_remain_of_episodes_that_are_not_kept(name, monkeypatch):
+    monkeypatch.setitem(gym.registry, "Reach-v0", EnvSpec("Reach-v0", entry_point=Reach, max_episode_steps=9))
+    policy = AStarExpert(name) if name in PAPER_TASKS else Constant([0.25])
+    task = dataclasses.replace(find_task(name), rows=3)  # five episodes are two waves
+    for limit in (30, None):
+        whole, short = (evaluate(policy, task, 5, 8, max_steps=limit, keep_episodes=keep) for keep in (True, False))
+        assert short.episodes == () and short.endings == whole.endings and repr(short) == repr(whole)
+        for ending, episode in zip(short.endings, whole.episodes, strict=True):
+            made = Ending.of(episode)
+            assert ending == made._replace(returns=ending.returns)
+            assert ending.returns == pytest.approx(made.returns, rel=1e-12)
+    with pytest.raises(ValueError, match="not kept" if name in PAPER_TASKS else "not filmed"):
+        short.frames()
+    with pytest.raises(ValueError, match="not kept"):
+        short.plot()
+    assert short._repr_html_() == f"<pre>{short!r}</pre>"
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_episodes_that_are_not_kept_must_be_of_numbers_too(wrong):
+    gym.register(
+        "Broken-v0", entry_point=lambda: gym.wrappers.TransformReward(gym.make("Pendulum-v1"), lambda _: wrong)
+    )
+    try:
+        for keep in (True, False):
+            with pytest.raises(ValueError, match="rewards have a NaN or infinite number"):
+                evaluate(Constant([0.0]), "Broken-v0", 2, max_steps=3, keep_episodes=keep)
+    finally:
+        del gym.registry["Broken-v0"]
+
+
+def test_memory_does_not_grow_with_episodes_that_are_not_kept():
+    """But for the few numbers of each, and the rows of the environment, of which there are at most 1,024."""
+
+    def peak(episodes, steps, keep):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        evaluate(Constant([0.3, 0.2]), "maze", episodes, max_steps=steps, keep_episodes=keep)
+        return tracemalloc.get_traced_memory()[1] - before
+
+    peak_of_kept = 3000 * 20 * 4 * find_task("maze").make().observation_space.shape[0]  # their states alone
+    tracemalloc.start()
+    try:
+        few, longer, many = (peak(*size, keep=False) for size in ((1000, 2), (1000, 20), (3000, 20)))
+        kept = peak(3000, 20, keep=True)
+    finally:
+        tracemalloc.stop()
+    assert longer - few < 100_000  # a column of 1,000 rows and 18 steps would take more
+    assert many - longer < 3000 * 400
+    assert kept > peak_of_kept > many - few
 
 
 def test_what_cannot_be_is_refused():

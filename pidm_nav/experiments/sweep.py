@@ -264,15 +264,16 @@ def run_job(job: Job) -> Outcome:
     def score(step: int, policy: NavPolicy) -> None:
         if adapt is not None:
             adapt(policy)
-        result = evaluate(policy, job.cell.task, sweep.episodes, EVALUATION_SEED, **arguments)
+        keep = sweep.measure is not None
+        result = evaluate(policy, job.cell.task, sweep.episodes, EVALUATION_SEED, keep_episodes=keep, **arguments)
         checkpoint = Checkpoint(
             step=step,
             goal_ratio=result.mean_goal_ratio,
             success=result.success_rate,
             length=float(result.length.mean()),
-            goals=[episode.goals_reached for episode in result.episodes],
+            goals=[ending.goals_reached for ending in result.endings],
         )
-        if result.task.flags is None and not any("success" in episode.infos for episode in result.episodes):
+        if result.task.flags is None and not any(ending.tells_success for ending in result.endings):
             checkpoint.mean_return = float(result.returns.mean())
         if sweep.measure is not None:
             checkpoint.extra = sweep.measure(result)
