@@ -146,7 +146,7 @@ class Rollout:
         success = self._success if self._tells_success else self._finished
         columns = self.steps, self.returns, self._goals, success, self._terminated
         rows = zip(self.seeds, *(each[: len(self.seeds)].tolist() for each in columns), strict=True)
-        return [Ending(*row, self._tells_success) for row in rows]
+        return [Ending._make((*row, self._tells_success)) for row in rows]
 
     def _read_states(self) -> Array:
         """Return the state vectors (N, D) if the environment has them, otherwise the observations."""

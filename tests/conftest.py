@@ -1,5 +1,6 @@
 """Fixtures every test module may use."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: what the tests start must hear it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector all that was imported: it would look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Runs commands in forked processes that are limited, watched and killed.
 
-A process that has imported everything forks a child per run, so that a run costs no imports. The child calls
+A process that has imported everything, and has run a few commands, forks a child per run, so that a run costs neither
+imports nor what is made once per process, such as plans and fonts. The child calls
 `pidm_nav.cli.main`, or a function of a test helper, in a folder of its own. An audit hook sees every file that Python
 code opens for writing, renames or removes: it counts them, kills the process (SIGKILL) at a given one, and notes those
 outside the folder.
@@ -20,6 +21,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from dataclasses import dataclass, field
@@ -51,6 +53,13 @@ LIBRARIES = (
     "yaml",
     "rich.table",
     "rich.progress",
+)
+WARM_UP = (  # no training: torch refuses to go on with that in a fork
+    "collect --task zigzag --episodes 1 --out d.npz",
+    "evaluate zigzag/pidm --episodes 1",
+    "evaluate astar --task maze --episodes 1",
+    "demos plot d.npz --out x.png",
+    "demos replay d.npz --gif x.gif --size 32",
 )
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -191,10 +200,10 @@ def serve() -> None:
     """Fork a child for every line of standard input, and write how it ended to standard output."""
     channel = os.dup(1)
     os.dup2(2, 1)
-    for module in (*LIBRARIES, *_own_modules()):
-        import_module(module)
-    with contextlib.suppress(ImportError):
-        import_module("minari")
+    for module in (*LIBRARIES, "minari", *_own_modules()):
+        with contextlib.suppress(ImportError):  # of an extra that is not installed
+            import_module(module)
+    _warm_up()
     sys.addaudithook(WATCH)
     gc.collect()
     gc.freeze()  # or the first collection of every child would copy all of the server's memory
@@ -217,6 +226,18 @@ def serve() -> None:
         megabytes = max(used.ru_maxrss / 1024 - before, 0.0)
         reply = {"code": os.waitstatus_to_exitcode(status), "changes": changes, "megabytes": megabytes}
         os.write(channel, json.dumps(reply).encode() + b"\n")
+
+
+def _warm_up() -> None:
+    """Run commands that leave behind what the next ones need, too."""
+    from pidm_nav.cli import main
+
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet):
+        os.chdir(folder)
+        for command in WARM_UP:
+            main(command.split())
+        os.chdir(here)
 
 
 def _own_modules() -> list[str]:
@@ -251,8 +272,6 @@ def _become(request: dict[str, Any], counter: int) -> None:
         os.dup2(os.open(notes / name, flags), number)
     outside = os.open(notes / "outside", flags)
     os.environ.update(request["env"])
-    import tempfile
-
     tempfile.tempdir = None
     os.chdir(request["folder"])
     _limit(limits)
