@@ -27,18 +27,25 @@ if TYPE_CHECKING:
     from pidm_nav.episode import Episode
     from pidm_nav.world2d.layout import Layout
 
-AGENT_TITLES = {
+AGENT_TITLES = {  # of agents, and of the variants of them that sweeps know by name
     "bc": "BC",
+    "bc-dagger": "BC, DAgger",
+    "bc-play": "BC, play",
     "chunking": "Chunking BC",
     "diffusion": "Diffusion",
     "pidm": "PIDM",
+    "pidm-paper": "PIDM, the paper's networks",
+    "pidm-play": "PIDM, play",
+    "pidm-states": "PIDM, play, states alone",
     "retrieval-bc": "Retrieval BC",
 }
 AGENT_COLORS = {
     "bc": "#d9480f",
+    "bc-dagger": "#f59f00",
     "chunking": "#c2255c",
     "diffusion": "#5f3dc4",
     "pidm": "#1c6dd0",
+    "pidm-play": "#74b0ee",
     "retrieval-bc": "#0b8a5f",
 }
 OTHER_AGENT_COLORS = ("#8540c9", "#b3860b")

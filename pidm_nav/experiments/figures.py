@@ -55,11 +55,12 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class CurveFigure:
-    """One row of panels, one for each task."""
+    """Panels, one for each task, up to four in a row."""
 
     name: str  # the stem of its files
     caption: str
     lines: Sequence[Line]
+    score: str = ""  # what the scores are; by default what the curves' values suggest
 
     @property
     def panels(self) -> dict[str, list[Line]]:
@@ -103,12 +104,17 @@ def write_figure(figure: CurveFigure, folder: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         count = len(figure.panels)
-        size = (5.4, 3.6) if count == 1 else (2.7 * count + 0.3, 2.7)
+        rows = -(-count // 4)
+        columns = -(-count // rows)
+        size = (5.4, 3.6) if count == 1 else (2.7 * columns + 0.3, 2.7 * rows)
         canvas = Figure(figsize=size, layout="constrained", dpi=200)
-        axes = canvas.subplots(1, count, squeeze=False)[0]
-        for ax, (task, lines) in zip(axes, figure.panels.items(), strict=True):
+        axes = canvas.subplots(rows, columns, squeeze=False)
+        for ax, (task, lines) in zip(axes.flat, figure.panels.items(), strict=False):
             _draw_panel(ax, task, lines)
-        axes[0].set_ylabel(score_name(line.curve for line in next(iter(figure.panels.values()))))
+        for spare in axes.flat[count:]:
+            spare.set_visible(False)
+        for first in axes[:, 0]:
+            first.set_ylabel(figure.score or score_name(line.curve for line in figure.lines))
         entries: list[Line2D] = []
         for label, line in figure.legend.items():
             look: Any = {"linestyle": line.style, "linewidth": 1.5, "marker": "o", "markersize": 3}
