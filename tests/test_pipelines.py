@@ -1,5 +1,8 @@
 """Other people's environments, wrappers, models and datasets work, or a sentence names the remedy."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -420,28 +423,14 @@ def test_rollouts_in_a_vector_environment_of_ones_own() -> None:
 
 
 @pytest.mark.slow
-def test_agents_are_trained_and_evaluated_as_ray_tasks_in_wrapped_environments(tmp_path: Path) -> None:
+def test_the_script_for_ray_that_the_page_shows(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    from pidm_nav.experiments.engines import run_local, run_ray
-    from pidm_nav.experiments.sweep import Sweep, run_sweep
-
-    save_demos(collect(Still(), "Stacked-v0", 2), tmp_path / "stacked.npz")
-    sweep = Sweep(
-        tasks=("Stacked-v0",),
-        demos=(str(tmp_path / "stacked.npz"),),
-        agents=("bc", "pidm"),
-        num_demos=(2,),
-        seeds=1,
-        steps=3,
-        episodes=2,
-        checkpoint_fractions=(),
-    )
-    scores = []
-    for name, engine in (
-        ("ray", partial(run_ray, workers=1, address="local")),
-        ("local", partial(run_local, workers=1)),
-    ):
-        results = run_sweep(sweep, tmp_path / name, engine)
-        assert [result.error for result in results.values()] == [None, None]
-        scores.append([result.score for result in results.values()])
-    assert scores[0] == scores[1]
+    page = (Path(__file__).parents[1] / "docs" / "your_environment.md").read_text(encoding="utf-8")
+    code = page.partition("## Ray")[2].partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "mine.py"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stderr
+    cells = [f"{agent} on StackedCar-v0, {size} demonstration" for size in (1, 2) for agent in ("bc", "pidm")]
+    assert all(cell in ended.stdout for cell in cells), ended.stdout
