@@ -16,7 +16,6 @@ from PIL import Image
 
 from pidm_nav.agents import load_agent
 from pidm_nav.cli import main
-from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.evaluation import evaluate
 from pidm_nav.experiments import quickstart
 from pidm_nav.experiments.curves import Curve
@@ -53,7 +52,6 @@ def test_leaves_everything_and_nothing_else(done):
     assert sorted(path.name for path in folder.iterdir()) == [
         "agents",
         "bc-and-pidm.gif",
-        "demos",
         "figures",
         "index.html",
         "quickstart.json",
@@ -64,7 +62,8 @@ def test_leaves_everything_and_nothing_else(done):
         "traces.png",
     ]
     assert sorted(path.name for path in (folder / "sweeps").iterdir()) == ["astar", "human-like"]
-    assert sorted(path.name for path in (folder / "agents").iterdir()) == ["bc", "pidm"]
+    kept = {cell.name for cell in PLAN.sweep("human-like", folder).cells()}
+    assert {path.name for path in (folder / "agents").iterdir()} == kept
 
 
 def test_summary_says_scores_seeds_and_what_is_next(done):
@@ -112,24 +111,19 @@ def test_every_training_is_a_job_of_a_sweep(done):
     assert json.loads((folder / "quickstart.json").read_text())["plan"]["seeds"] == PLAN.seeds
 
 
-def test_demonstrations_and_agents_can_be_used(done):
+def test_agents_can_be_used(done):
     folder, _ = done
-    for kind in quickstart.KINDS:
-        demos = load_demos(folder / "demos" / f"{kind}.npz")
-        assert len(demos) == PLAN.demos
-        assert demos.summary().success == 1
     shown = re.search(
         r"training seed (\d), episode seed (\d+), BC (\d+) and PIDM (\d+) of", (folder / "report.md").read_text()
     )
     seed, episode, *goals = map(int, shown.groups())
     for name, reached in zip(quickstart.AGENTS, goals, strict=True):
-        agent = load_agent(folder / "agents" / name)
+        cell = quickstart.Cell(seed, PLAN.task, PLAN.num_demos[-1], name)
+        agent = load_agent(folder / "agents" / cell.name)
         assert agent.name == name
         result = evaluate(agent, PLAN.task, PLAN.episodes, quickstart.EVALUATION_SEED)
         assert result.episodes[episode - quickstart.EVALUATION_SEED].goals_reached == reached
-        job = read_results(folder / "sweeps" / "human-like")[0][
-            quickstart.Cell(seed, PLAN.task, PLAN.num_demos[-1], name)
-        ]
+        job = read_results(folder / "sweeps" / "human-like")[0][cell]
         assert [each.goals_reached for each in result.episodes] == job.checkpoints[-1].goals
 
 
@@ -139,15 +133,17 @@ def test_again_gives_the_same_without_training_and_spares_other_files(done, monk
     page = (folder / "index.html").read_text()
     (folder / "mine.txt").write_text("keep me")
     (folder / "traces.png").write_bytes(b"old")
-    weights = {path.name: path.read_bytes() for path in (folder / "agents" / "bc").iterdir()}
-    shutil.rmtree(folder / "agents" / "bc")  # is made again, and nothing else
+    shown = re.search(r"training seed (\d)", (folder / "report.md").read_text())
+    kept = folder / "agents" / quickstart.Cell(int(shown[1]), PLAN.task, PLAN.num_demos[-1], "bc").name
+    weights = {path.name: path.read_bytes() for path in kept.iterdir()}
+    shutil.rmtree(kept)  # is made again, and nothing else
     monkeypatch.setattr(quickstart, "run_local", lambda *_, **__: pytest.fail("trained again"))
     main(["quickstart", "--fast", "--out", str(folder), "--jobs", "1"])
     assert scores(folder) == before
     assert (folder / "index.html").read_text() == page
     assert (folder / "mine.txt").read_text() == "keep me"
     (folder / "mine.txt").unlink()
-    again = {path.name: path.read_bytes() for path in (folder / "agents" / "bc").iterdir()}
+    again = {path.name: path.read_bytes() for path in kept.iterdir()}
     assert again.keys() == weights.keys()
     assert all(again[name] == weights[name] for name in weights if name.endswith(".safetensors"))
     assert (folder / "traces.png").read_bytes()[:4] == b"\x89PNG"

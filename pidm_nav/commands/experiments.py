@@ -25,13 +25,13 @@ Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metava
 
 @dataclass(frozen=True)
 class Quickstart:
-    """See BC and PIDM learn a maze from few demonstrations on this machine; it takes one to two minutes.
+    """See BC and PIDM learn a maze from few demonstrations on this machine; it takes about a minute.
 
     Example: pidm-nav quickstart
     """
 
     out: Path = Path("quickstart")
-    """Folder for the report, the animation, the demonstrations and two agents."""
+    """Folder for the report, the animation and the trained agents."""
     force: bool = False
     """Write into a folder that holds other things; those stay."""
     fast: bool = False
@@ -48,7 +48,7 @@ class Quickstart:
         check_folder(self.out, self.force)
         plan, began = FAST if self.fast else Plan(), time.perf_counter()
         alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
-        with alone, progress_bar("demonstrations and trainings", plan.work) as advance:
+        with alone, progress_bar("trainings", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)
         for table in report.sections[1].tables:
             columns = {str(index): name for index, name in enumerate(table.header)}

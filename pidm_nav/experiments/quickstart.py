@@ -3,9 +3,8 @@
 quickstart/
   index.html, report.md, figures/, tables/   the report
   bc-and-pidm.gif                            the typical episode (see `typical_pair`), both agents side by side
-  traces.png                                 the demonstrations on the map
-  demos/*.npz                                the demonstrations
-  agents/bc, agents/pidm                     the two agents of the animation
+  traces.png                                 the demonstrations on the map, written first
+  agents/maze_pidm_5_0, ...                  every agent that was trained on human-like demonstrations
   sweeps/human-like, sweeps/astar            the sweeps' folders: a quickstart that was stopped goes on from there
   quickstart.json                            settings
 """
@@ -24,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.comparison import Comparison
-from pidm_nav.console import Advance
-from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
-from pidm_nav.demos.experts import make_expert
+from pidm_nav.console import Advance, say
+from pidm_nav.demos import load_demos
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.experiments.curves import Curve
@@ -60,12 +58,11 @@ class Plan:
     seeds: int = 3  # number of training seeds: they draw the demonstrations, the weights and the batches
     steps: int = 1500  # gradient steps of every training, as in both presets
     episodes: int = 50  # number of episodes per evaluation, the same for all
-    demos: int = 50  # number of demonstrations to draw from, of either kind
 
     @property
     def work(self) -> int:
-        """The number of demonstrations to make and of agents to train."""
-        return 2 * self.demos + 2 * self.seeds * (len(self.num_demos) + len(self.astar_num_demos))
+        """The number of agents to train."""
+        return len(AGENTS) * self.seeds * (len(self.num_demos) + len(self.astar_num_demos))
 
     def sweep(self, kind: str, out: Path) -> Sweep:
         """Return the sweep over one kind of demonstrations."""
@@ -73,16 +70,16 @@ class Plan:
             agents=AGENTS,
             num_demos=self.num_demos if kind == "human-like" else self.astar_num_demos,
             seeds=self.seeds,
-            demos=(str(out / "demos" / f"{kind}.npz"),),
-            label=kind,
+            tasks=(self.task,),
+            demos_from=kind,
             steps=self.steps,
             episodes=self.episodes,
             checkpoint_fractions=(),
-            keep_agents=out / "sweeps" / "agents" if kind == "human-like" else None,
+            keep_agents=out / "agents" if kind == "human-like" else None,
         )
 
 
-FAST = Plan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4, demos=4)
+FAST = Plan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4)
 """Too short to learn anything: for a look at what comes out."""
 
 
@@ -97,15 +94,17 @@ def check_folder(out: Path, force: bool) -> None:
 
 
 def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> Report:
-    """Make demonstrations, train, evaluate, draw and write everything; goes on where a stopped run was."""
+    """Train, evaluate, draw and write everything; goes on where a stopped run was."""
     settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
     if (out / MARK).is_file() and read_json(out / MARK, "delete it to begin anew") != settings:
-        for kind in KINDS:  # what a quickstart with other settings made
-            (out / "demos" / f"{kind}.npz").unlink(missing_ok=True)
-        for name in ("sweeps", *(f"agents/{agent}" for agent in AGENTS)):
+        for name in ("sweeps", "agents"):  # what a quickstart with other settings made
             shutil.rmtree(out / name, ignore_errors=True)
     write_json(out / MARK, settings, indent=1)
-    demos = {kind: _make_demos(plan, kind, out / "demos" / f"{kind}.npz", advance) for kind in KINDS}
+    demos = {demonstrator_title(kind): load_demos(f"{plan.task}/{kind}") for kind in KINDS}
+    figure = plot_traces(demos)
+    figure.set_dpi(160)
+    save_figure(figure, out / "traces.png")
+    say(f"what they learn from: open {out / 'traces.png'}")
 
     def tell(result: JobResult) -> None:
         if result.error is not None:
@@ -121,23 +120,9 @@ def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> 
             on_start=lambda _, done: advance(len(done)),
             on_result=tell,
         )
-    animation = _animate(plan, out)
-    figure = plot_traces({demonstrator_title(kind): dataset for kind, dataset in demos.items()})
-    figure.set_dpi(160)
-    save_figure(figure, out / "traces.png")
-    report = _make_report(plan, animation, out)
+    report = _make_report(plan, _animate(plan, out), out)
     save_report(report, out)
     return report
-
-
-def _make_demos(plan: Plan, kind: str, path: Path, advance: Advance) -> DemoDataset:
-    """Make demonstrations of a kind, or load those that an earlier run made."""
-    if path.is_file():
-        advance(plan.demos)
-        return load_demos(path)
-    dataset = collect(make_expert(kind, plan.task), plan.task, plan.demos, made_by=kind, progress=advance)
-    save_demos(dataset, path)
-    return dataset
 
 
 def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
@@ -153,7 +138,7 @@ def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
 
 
 def _animate(plan: Plan, out: Path) -> str:
-    """Draw both agents in the typical episode, keep the two, and say which episode it is."""
+    """Draw both agents in the typical episode, and say which episode it is."""
     from pidm_nav.agents import load_agent
 
     sweep, results = plan.sweep("human-like", out), read_results(out / "sweeps" / "human-like")[0]
@@ -165,19 +150,13 @@ def _animate(plan: Plan, out: Path) -> str:
     seed, number = typical_pair(bc, pidm)
     shown: dict[str, EvalResult] = {}
     for cell in cells[seed]:
-        kept, folder = Path(str(sweep.keep_agents)) / cell.name, out / "agents" / cell.agent
-        if not (kept / TRAINED_WITH).is_file() and not (folder / TRAINED_WITH).is_file():
-            run_job(sweep.job(cell))  # somebody has removed it
-        if (kept / TRAINED_WITH).is_file():  # if not, an earlier run has moved it
-            if (folder / TRAINED_WITH).is_file():
-                shutil.rmtree(folder)
-            folder.parent.mkdir(exist_ok=True)
-            kept.replace(folder)
-        played = evaluate(load_agent(folder), plan.task, plan.episodes, EVALUATION_SEED)
+        job = sweep.job(cell)
+        if job.keep is None or not (job.keep / TRAINED_WITH).is_file():
+            run_job(job)  # somebody has removed it
+        played = evaluate(load_agent(str(job.keep)), plan.task, plan.episodes, EVALUATION_SEED)
         shown[agent_title(cell.agent)] = played
     frames, num_goals = Comparison(shown).frames(number, PANE), find_task(plan.task).num_goals
     write_video(frames + frames[-1:] * (EVERY * PAUSE), out / GIF, fps=30, every=EVERY)
-    shutil.rmtree(str(sweep.keep_agents), ignore_errors=True)
     return (
         f"the middle one of {bc.size} episodes by PIDM's lead: training seed {seed}, episode seed "
         f"{EVALUATION_SEED + number}, BC {bc[seed, number]} and PIDM {pidm[seed, number]} of {num_goals} goals"
@@ -209,8 +188,9 @@ def _wins(curves: Sequence[Curve]) -> tuple[int, int]:
 
 def next_steps(plan: Plan, out: Path) -> dict[str, str]:
     """Return what to do now, and the commands for it."""
+    agent = out / "agents" / Cell(0, plan.task, plan.num_demos[-1], "pidm").name
     return {
-        "Race the agent yourself": f"pidm-nav play --task {plan.task} --agent {out}/agents/pidm",
+        "Race the agent yourself": f"pidm-nav play --task {plan.task} --agent {agent}",
         "Record yourself and train on it": (
             f"pidm-nav record --task {plan.task} --episodes 10 --out my_demos.npz\n"
             "pidm-nav train --agent pidm --demos my_demos.npz --out runs/mine\n"
@@ -255,7 +235,7 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     facts = {
         **report.facts,
         "Tasks": f"{task.title}: {task.num_goals} goals in order, at most {task.max_steps} steps",
-        "Demonstrations": f"{plan.demos} of a human-like script and {plan.demos} of an A* planner, made just now",
+        "Demonstrations": "50 of a human-like script and 50 of an A* planner, which come with the package",
         "Evaluation": f"{plan.episodes} episodes, the same for every agent, at the end of training",
         "Animation": animation,
         "Chosen beforehand": (
