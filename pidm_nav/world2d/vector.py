@@ -75,8 +75,8 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._seeds: dict[int, int] = {}  # what they were made from
         # A row is longer than its block of noise: rows a power of two apart would share few lines of the cache.
         self._noise = np.zeros((num_envs, NOISE_BLOCK + 8), np.complex64)
-        self._blocks = self._every * self._noise.shape[1]  # where each row's block begins
-        self._cursor = np.full(num_envs, NOISE_BLOCK)  # each row's place in its block: used up
+        self._block_ends = self._every * self._noise.shape[1] + NOISE_BLOCK
+        self._cursor = self._block_ends.copy()  # where each row's next noise is: its block is used up
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
@@ -118,7 +118,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     ) -> tuple[NDArray[Any], NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
         """Move every row once."""
         velocities = self._read_actions(actions)
-        idle = np.flatnonzero(self._ended)  # rows whose action does not count
+        idle = self._ended.nonzero()[0]  # rows whose action does not count
         reached = self._move(velocities, idle)
         rewards, reached_goal = np.zeros(self.num_envs), np.full(self.num_envs, -1)
         rewards[reached] = 1.0
@@ -158,11 +158,11 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
     def _move(self, velocities: NDArray[np.float64], idle: IntArray) -> IntArray:
         """Move every row that is not idle; return the rows that have reached their goal by it."""
-        used_up = self._cursor == NOISE_BLOCK
+        used_up = self._cursor == self._block_ends
         used_up[idle] = False  # a new episode draws where it begins before it draws noise
         if used_up.any():
             self._draw_noise(np.flatnonzero(used_up))
-        noise = self._noise.take(self._blocks + self._cursor)
+        noise = self._noise.take(self._cursor)
         noise_x, noise_y = noise.real.astype(np.float64), noise.imag.astype(np.float64)
         x, y = self.world.physics.move(self._x, self._y, velocities[0], velocities[1], noise_x, noise_y)
         touched = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
@@ -176,7 +176,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._state[:, POSITION].view(np.complex64)[:, 0] = positions  # walks along the rows once instead of twice
         self._steps += 1
         self._cursor += 1
-        reached = np.flatnonzero(touched)
+        reached: IntArray = touched.nonzero()[0]
         if reached.size:
             self._state[:, REACHED][reached, self._goals_reached[reached]] = 1.0
             self._goals_reached[reached] += 1
@@ -188,7 +188,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         for begin in range(0, len(rows), 64):
             part = rows[begin : begin + 64]
             self._noise[part, :NOISE_BLOCK] = self.world.draw_noise([self._rngs[row] for row in part.tolist()])
-        self._cursor[rows] = 0
+        self._cursor[rows] = self._block_ends[rows] - NOISE_BLOCK
 
     def _begin(self, rows: IntArray, states: list[State] | None = None) -> None:
         """Begin episodes in these rows; each row draws its own state only where they differ."""
@@ -224,7 +224,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         for row in rows.tolist():
             if seeds[row] is not None or row not in self._rngs:
                 self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-                self._cursor[row] = NOISE_BLOCK
+                self._cursor[row] = self._block_ends[row]
 
     def _read_actions(self, actions: Any) -> NDArray[np.float64]:
         """Return the two components of all actions (2, N), clipped to [-1, 1]."""
