@@ -6,8 +6,6 @@ import os
 import pickle
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -556,14 +554,14 @@ def test_hostile_numbers_are_refused_or_work(
     assert stopped.value.code == 2 and option in error and error.count("\n") == 1
 
 
-def test_a_full_disk_names_the_file_and_the_sweep_goes_on_later(file: Path, tmp_path: Path) -> None:
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
-    words = [sys.executable, "-c", f"{limit} from pidm_nav.cli import main; main()"]
-    words += command(tmp_path, file, "--jobs", "1")
-    ended = subprocess.run(words, capture_output=True, text=True)
-    assert ended.returncode == 2 and "Traceback" not in ended.stderr
-    assert f"cannot write '{tmp_path / 'manifest.json'}'" in ended.stderr
-    assert len(run_sweep(same(file), tmp_path, here)) == 12 and not list(tmp_path.rglob(".*"))
+def test_a_full_disk_names_the_file_and_the_sweep_goes_on_later(file: Path, box: "Sandbox", tmp_path: Path) -> None:
+    from sandbox import Limits
+
+    out = tmp_path / "out"
+    ended = box.run(command(out, file, "--jobs", "1"), out, limits=Limits(file_bytes=1000))
+    assert ended.code == 2 and "Traceback" not in ended.err
+    assert f"cannot write '{out / 'manifest.json'}'" in ended.err
+    assert len(run_sweep(same(file), out, here)) == 12 and not list(out.rglob(".*"))
 
 
 @pytest.mark.slow
