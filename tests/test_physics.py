@@ -1,6 +1,7 @@
 """The dynamics: bit for bit those of the paper's recordings, alike for one agent and for many, never inside a wall."""
 
 import contextlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,13 @@ def all_at_once(physics, position, velocity):
     return np.stack(physics.move(*position.T.copy(), *velocity.T.copy(), zeros, zeros), axis=1)
 
 
-@pytest.mark.parametrize("step", [one_by_one, all_at_once])
+def compiled(physics, position, velocity):
+    pytest.importorskip("numba")
+    physics.compiled = True
+    return all_at_once(physics, position, velocity)
+
+
+@pytest.mark.parametrize("step", [one_by_one, all_at_once, compiled])
 @pytest.mark.parametrize("name", PAPER_TASKS)
 def test_the_paper_s_vectors_bit_for_bit(shared, name, step):
     golden = np.load(shared / "data" / "golden_physics" / f"{name.replace('-', '_')}.npz")
@@ -37,7 +44,7 @@ def test_the_paper_s_vectors_bit_for_bit(shared, name, step):
     np.testing.assert_array_equal(moved, golden["next_position"])
 
 
-@pytest.mark.parametrize("step", [one_by_one, all_at_once])
+@pytest.mark.parametrize("step", [one_by_one, all_at_once, compiled])
 @pytest.mark.parametrize("name", PAPER_TASKS)
 def test_our_own_vectors_bit_for_bit(name, step):
     golden = np.load(GOLDEN)
@@ -148,6 +155,11 @@ def test_floats_and_arrays_agree(name, clip_noise, seed):
     many = np.stack(physics.move(x, y, *rest), axis=1)
     single = [physics.move(*row) for row in np.stack([x, y, *rest], axis=1).tolist()]
     np.testing.assert_array_equal(many, np.array(single))
+    if find_spec("numba"):
+        touched = physics.touches(x, y, *many.T.copy())
+        physics.compiled = True
+        np.testing.assert_array_equal(np.stack(physics.move(x, y, *rest), axis=1), many)
+        np.testing.assert_array_equal(physics.touches(x, y, *many.T.copy()), touched)
 
 
 def test_state_vectors_split_and_join_exactly():

@@ -82,6 +82,25 @@ def test_rows_equal_single_environments_step_by_step(env_id, arguments, mode):
     assert ends > ROWS
 
 
+@pytest.mark.parametrize(("env_id", "arguments"), [case for case in cases() if "obs_type" not in case[1]], ids=str)
+def test_compiled_dynamics_give_the_same_bits(env_id, arguments):
+    pytest.importorskip("numba")
+    plain, fast = (gym.make_vec(env_id, num_envs=300, compiled=compiled, **arguments) for compiled in (False, True))
+    np.testing.assert_array_equal(plain.reset(seed=5)[0], fast.reset(seed=5)[0])
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        actions = rng.uniform(-1, 1, (300, 2)).astype(np.float32)
+        for expected, value in zip(plain.step(actions)[:4], fast.step(actions)[:4], strict=True):
+            np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(copy.deepcopy(fast).step(actions)[0], fast.step(actions)[0])
+
+
+def test_compiling_without_numba_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("pidm_nav.world2d.vector.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"compiled=True needs numba: pip install 'pidm-nav\[fast\]'"):
+        NavVectorEnv(num_envs=2, task="maze", compiled=True)
+
+
 @pytest.mark.parametrize("limit", [64, 128, 256])
 def test_an_episode_may_end_with_its_block_of_noise(limit):
     """A new episode draws where it begins before it draws noise, in both."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
     """N environments as the rows of one, on the same physics: what `gym.make_vec(id, num_envs=N)` returns.
 
     Row i after `reset(seed=s)` equals the single environment after `reset(seed=s + i)`, step by step, noise included.
-    It takes the arguments of `NavEnv`, and `autoreset_mode`, an `AutoresetMode` or its value:
+    It takes the arguments of `NavEnv`; `compiled=True`, which lets numba compile the dynamics (seconds, at the first
+    step) for the same results sooner; and `autoreset_mode`, an `AutoresetMode` or its value:
 
     - NEXT_STEP (default): the step after an episode's end ignores that row's action, begins its next episode and
       returns reward 0.
@@ -43,9 +45,13 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        compiled: bool = False,
         **arguments: Any,
     ) -> None:
         self.world = world = World(**arguments)
+        if compiled and find_spec("numba") is None:
+            raise ValueError("compiled=True needs numba: pip install 'pidm-nav[fast]', or leave it out")
+        world.physics.compiled = bool(compiled)
         self.layout = world.map
         check_number("num_envs", num_envs, 1, MAX_ROWS)
         max_episode_steps = None if max_episode_steps == -1 else max_episode_steps  # as `gym.make` takes it
