@@ -2,7 +2,7 @@
 
     pip install "pidm-nav[3d,vision]"
     python scripts/run_world3d.py                     everything that is not there yet
-    python scripts/run_world3d.py --levels tour-3d --sizes 5 --seeds 1 --episodes 1 --first-seed 0
+    python scripts/run_world3d.py --levels tour-3d --sizes 5 --seeds 1 --first-seed 0 --work runs/try --out runs/try/out
 
 The demonstrator is the varied walker, another person in each episode. BC, PIDM (which sees the change and follows a
 demonstration, six steps ahead), PIDM whose predictor is learned (one step ahead) and PIDM with play learn from the same
