@@ -111,8 +111,9 @@ class Rollout:
         self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
         self._keep(actions=action, rewards=reward, success=self._success)
         self._terminated |= running & terminated
-        flags = self.states[:, REACHED] if has_goal_flags(self.states) else np.ones((len(running), 1))
-        self._finished |= running & terminated & (flags == 1).all(axis=1)
+        if terminated.any():
+            flags = self.states[:, REACHED] if has_goal_flags(self.states) else np.ones((len(running), 1))
+            self._finished |= running & terminated & (flags == 1).all(axis=1)
         self._goals = np.where(running, self.goals_reached, self._goals)
         self._truncated |= running & truncated & ~terminated
         self.steps += running
@@ -170,7 +171,7 @@ class Rollout:
         for name, values in columns.items():
             if self._keeps_steps:
                 self._kept[name].append(values)
-            elif not np.isfinite(values[~self.ended]).all():  # which episodes would refuse
+            elif values.dtype.kind == "f" and not np.isfinite(values[~self.ended]).all():  # which episodes would refuse
                 raise ValueError(f"{name} have a NaN or infinite number at step {self.steps.max()}")
 
 

@@ -118,7 +118,29 @@ def test_one_demonstration_is_enough_for_a_model_that_sees_the_change() -> None:
     assert agent.findings()["future_use"] == 0
 
 
-def test_the_predictor_is_learned_where_goals_differ_between_demonstrations() -> None:
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that do not ask what a predictor has learned: 20 steps instead of 2,000."""
+    monkeypatch.setattr(LearnedPredictor.__init__, "__defaults__", ("l2", 0, 20))
+
+
+def test_states_are_kept_with_their_changes_where_the_same_change_needs_other_actions(walks: DemoDataset) -> None:
+    """A spring throws the point to the other side: only state and change together tell how hard somebody pushed."""
+
+    def pushed(seed: int) -> Episode:
+        actions = np.random.default_rng(seed).uniform(-1.5, 1.5, (60, 2)).astype(np.float32)
+        positions = np.zeros((61, 2), dtype=np.float32)
+        for step, action in enumerate(actions):
+            positions[step + 1] = action - np.float32(0.9) * positions[step]
+        return Episode(positions, actions, np.zeros(60), terminated=False, truncated=True)
+
+    spring = DemoDataset("Spring-v0", tuple(pushed(seed) for seed in range(20)))
+    agent = fit(spring, steps=1000)
+    assert agent.state_swap == 0 and fit(walks, steps=5).state_swap == 0.5
+    assert idm_error(agent, spring, 1) < 0.5
+
+
+def test_the_predictor_is_learned_where_goals_differ_between_demonstrations(few_steps: None) -> None:
     def toward(goal: float, seed: int) -> Episode:
         plain = line(seed, steps=20)
         goals = np.full((len(plain.observations), 1), goal, np.float32)
@@ -215,7 +237,7 @@ def test_other_ways_to_train_learn_a_path(options: dict[str, object], monkeypatc
     assert np.abs(actions - dataset[0].actions).mean() < 0.25 * np.abs(dataset[0].actions).mean()
 
 
-def test_end_to_end_moves_the_predictor(walks: DemoDataset) -> None:
+def test_end_to_end_moves_the_predictor(walks: DemoDataset, few_steps: None) -> None:
     weights = [
         fit(walks, steps=steps, predictor="learned", end_to_end=True).predictor.network[0].weight for steps in (1, 20)
     ]

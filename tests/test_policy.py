@@ -27,10 +27,10 @@ TINY: dict[str, Any] = {"steps": 5, "batch_size": 32}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_batches() -> Iterator[None]:
-    """A predictor that learns takes its many steps in a second; no test here asks what it has learned."""
+def few_steps() -> Iterator[None]:
+    """A predictor that learns takes 20 steps instead of 2,000; no test here asks what it has learned."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LearnedPredictor, "batch_size", 8)
+        patch.setattr(LearnedPredictor.__init__, "__defaults__", ("l2", 0, 20))
         yield
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,7 +173,9 @@ def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tm
     assert (tmp_path / "q" / "bc-and-pidm.gif").read_bytes() == (folder / "bc-and-pidm.gif").read_bytes()
     ran[:] = [None] * 9
     monkeypatch.setattr(quickstart, "FAST", replace(PLAN, steps=3))
-    main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
+    monkeypatch.setattr(quickstart, "write_video", lambda *_, **__: sys.exit("enough"))  # all is trained by then
+    with pytest.raises(SystemExit, match="enough"):
+        main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
     assert len(ran) == 9 + TRAININGS
 
 
