@@ -6,7 +6,7 @@
 
 The demonstrator is the varied walker, another person in each episode. BC, PIDM (which sees the change and follows a
 demonstration, six steps ahead) and PIDM with play learn from the same vectors of `frames="efficientnet"`, with the same
-small networks, 1,000 steps each. The seeds of demonstrations, draws and trainings were not used before, and those of
+small networks, 1,500 steps each. The seeds of demonstrations, draws and trainings were not used before, and those of
 rollouts, which are the same in all sweeps, not for choosing settings here (docs/results/world3d/README.md says what was
 tried).
 
@@ -58,7 +58,7 @@ SHARED: dict[str, Any] = {  # what both agents have in common
     "history": (0, 1, 2),
     "encoder_sizes": (128, 128, 64),
     "head_sizes": (128, 128),
-    "steps": 1000,
+    "steps": 1500,
     "batch_size": 64,
 }
 PIDM_OPTIONS: dict[str, Any] = {**SHARED, "idm": "change", "predictor": "follow", "horizons": (6,)}
