@@ -35,7 +35,9 @@ class PIDMConfig(AgentConfig):
     idm: Literal["states", "change"] = "states"  # What shows the future: its state, or the change that leads there.
     state_noise: Part = 0.1  # Noise on the state beside a change, in standard deviations of demonstrated states.
     change_noise: Part = 0.3  # Noise on demonstrated changes, in units of the usual change.
-    state_swap: Part = 0.5  # Part of the changes that are shown, in training, beside the state of another one.
+    # Part of the changes that are shown, in training, beside the state of another one; none where the change alone does
+    # not tell most of the action, as under gravity.
+    state_swap: Part = 0.5
     idm_share: Share = 0.8  # Part of each batch that comes from the inverse dynamics model's own data, if it has any.
 
     def __post_init__(self) -> None:
@@ -59,6 +61,7 @@ class PIDMConfig(AgentConfig):
 
 LARGEST_CHANGE = 4.0  # of a feature, in usual changes: beyond it, a wanted change only says the direction
 RARE = 0.02  # a feature that changes in a smaller part of the data's steps does not tell which action it took
+TELLING = 0.4  # part of the actions' variance that changes must tell by themselves to be shown beside other states
 CONSTANT = 0.05  # a feature that differs in a smaller part of other data's states tells which data a state is from
 
 # for images, the paper's settings for its 3D world
@@ -76,7 +79,8 @@ class PIDM(NavPolicy):
     tells apart where the same change needs different actions. But in demonstrations the state alone gives the action
     away, and from play alone it misleads too (docs/results/one_demo/search.md). So in training half of the changes
     are shown beside the state of another one: what a change says then holds in all states but those in which
-    most data contradict it. Noise on demonstrated changes fills the gaps between the few that one demonstration shows.
+    most data contradict it. That is not done where the same change needs other actions in most states, as in Pendulum,
+    which a linear regression of actions on changes tells. Noise on demonstrated changes fills the gaps between the few that one demonstration shows.
     """
 
     name: ClassVar[str] = "pidm"
@@ -102,6 +106,7 @@ class PIDM(NavPolicy):
         horizons = self.config.horizons
         self.horizon = self.config.act_horizon or min(horizons)
         self.own_rows = 0  # rows of the samples that are demonstrations
+        self.state_swap = self.config.state_swap  # or none, once the data are known
         self.sees_change = self.config.idm == "change"
         if self.sees_change:
             encoder = encoder or Encoder(self.state_size, self.config.encoder_sizes, norm=False)
@@ -143,19 +148,23 @@ class PIDM(NavPolicy):
         """
         if self.sees_change:
             now = self.encoder((states if seen is None else seen) * self.visible)
-            usual = torch.where(self.usual_change > 0, self.usual_change, torch.inf)  # 0: such a change is not seen
-            future = ((futures - states) / usual).clamp(-LARGEST_CHANGE, LARGEST_CHANGE)
+            future = self.change(states, futures)
         else:  # one batch for both, so that batch norm sees states and futures alike
             now, future = self.encoder(torch.cat([states, futures])).chunk(2)
         actions: Tensor = self.head(self.head_input(now, future, which))
         return actions
+
+    def change(self, states: Tensor, futures: Tensor) -> Tensor:
+        """Return the changes (N, D) between scaled states and futures, in units of the usual change."""
+        usual = torch.where(self.usual_change > 0, self.usual_change, torch.inf)  # 0: such a change is not seen
+        return ((futures - states) / usual).clamp(-LARGEST_CHANGE, LARGEST_CHANGE)
 
     def disturbed(
         self, states: Tensor, futures: Tensor, demonstrated: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
         """Return states to see, and futures to reach, that keep training from learning actions by heart."""
         tensor, config = self.observations.tensor, self.config
-        swap = tensor(rng.random((len(states), 1)) < config.state_swap)
+        swap = tensor(rng.random((len(states), 1)) < self.state_swap)
         seen = torch.where(swap, states[tensor(rng.permutation(len(states)))], states)
         noise = self.spread.sign() * tensor(rng.standard_normal((2, *states.shape), dtype=np.float32))
         seen = seen + config.state_noise * self.spread * noise[0]
@@ -222,6 +231,16 @@ class PIDM(NavPolicy):
                 changes.append(torch.ne(*self._pairs(data)))
         common = torch.cat(changes).float().mean(dim=0) >= RARE
         self.usual_change.copy_(torch.where(common & (usual > 1e-6), usual, torch.zeros_like(usual)))
+        acted = [data for data in (demonstrations, *others) if data.action_dim]
+        self.state_swap = self.config.state_swap if self._told_by_change(acted[0]) >= TELLING else 0.0
+
+    def _told_by_change(self, data: DemoDataset) -> float:
+        """Return the part of the actions' variance that a linear regression on the changes explains."""
+        states, actions, futures, *_ = data.transitions(self.horizon)
+        scaled = (self.scale(self.observations.tensor(part)) for part in (states, futures))
+        inputs = np.column_stack([self.change(*scaled).numpy(force=True), np.ones(len(states))])
+        left = actions - inputs @ np.linalg.lstsq(inputs, actions, rcond=None)[0]
+        return 1.0 - float(left.var(axis=0).sum() / max(actions.var(axis=0).sum(), 1e-9))
 
     def _pairs(self, data: DemoDataset) -> tuple[Tensor, Tensor]:
         """Return the scaled states of all steps, once for each horizon, and their futures."""

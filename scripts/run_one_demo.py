@@ -35,10 +35,10 @@ PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick on
         (("bc", "pidm", "pidm-play", "pidm-states"), SIZES),
         (("bc-play", "pidm-nearest"), (1, 2, 5)),
         (("pidm-play-500", "pidm-play-10000"), (1,)),
-        (("retrieval-bc", "chunking", "diffusion"), SIZES),
+        (("retrieval-bc", "chunking", "diffusion"), (1, 5, 20, 50)),
         (("bc-dagger",), (1, 5, 20)),
     ),
-    "astar": ((("bc", "pidm", "pidm-play", "pidm-states"), SIZES),),
+    "astar": ((("bc", "pidm", "pidm-play", "pidm-states"), (1, 2, 5, 10)),),
 }
 ALL_AGENTS = ("bc", "bc-dagger", "retrieval-bc", "chunking", "diffusion", "pidm", "pidm-play")  # of one figure
 VARIANTS = {
