@@ -80,7 +80,8 @@ class PIDM(NavPolicy):
     away, and from play alone it misleads too (docs/results/one_demo/search.md). So in training half of the changes
     are shown beside the state of another one: what a change says then holds in all states but those in which
     most data contradict it. That is not done where the same change needs other actions in most states, as in Pendulum,
-    which a linear regression of actions on changes tells. Noise on demonstrated changes fills the gaps between the few that one demonstration shows.
+    which a linear regression of actions on changes tells. Noise on demonstrated changes fills the gaps between the few
+    that one demonstration shows.
     """
 
     name: ClassVar[str] = "pidm"
