@@ -2,6 +2,7 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -624,17 +625,18 @@ def test_what_robomimics_layout_cannot_hold_is_not_written(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_hdf5_on_a_full_disk_leaves_the_old_one(tmp_path, box):
+def test_hdf5_on_a_full_disk_leaves_the_old_one(tmp_path):
     """HDF5 would end the process here; a limit on the size of files acts like a full disk."""
-    from sandbox import Limits
-
-    (tmp_path / "here").mkdir()
-    path = hdf5(tmp_path / "here" / "demos.hdf5")
+    path = hdf5(tmp_path / "demos.hdf5")
     before = path.read_bytes()
-    words = ["demos", "convert", "maze/astar", str(path), "--force"]
-    done = box.run(words, path.parent, limits=Limits(file_bytes=100_000))
-    assert done.code == 2 and done.err.startswith("error: cannot write '") and "demos.hdf5" in done.err
-    assert path.read_bytes() == before and os.listdir(path.parent) == ["demos.hdf5"]
+    convert = f"""if True:
+        import resource
+        from pidm_nav.cli import main
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        main(["demos", "convert", "maze/astar", {str(path)!r}, "--force"])"""
+    done = subprocess.run([sys.executable, "-c", convert], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: cannot write '") and "demos.hdf5" in done.stderr
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["demos.hdf5"]
 
 
 # ---- Minari
@@ -721,16 +723,17 @@ def test_a_failing_write_to_minari_leaves_the_old_one(store, monkeypatch):
     assert os.listdir(store) == ["maze"] and os.environ["MINARI_DATASETS_PATH"] == str(store)
 
 
-def test_minari_on_a_full_disk_leaves_the_old_one(store, box):
+def test_minari_on_a_full_disk_leaves_the_old_one(store):
     """HDF5 would end the process here; a limit on the size of files acts like a full disk."""
-    from sandbox import Limits
-
     data = wander()
     to_minari(data, "maze/wander-v0")
-    words = ["demos", "convert", "maze/astar", "minari:maze/wander-v0", "--force"]
-    env = {"MINARI_DATASETS_PATH": str(store)}
-    done = box.run(words, store.parent / "here", env=env, limits=Limits(file_bytes=300_000))
-    assert done.code == 2 and done.err.startswith("error: cannot write Minari's 'maze/wander-v0' to '")
+    convert = """if True:
+        import resource, sys
+        from pidm_nav.cli import main
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        main(["demos", "convert", "maze/astar", "minari:maze/wander-v0", "--force"])"""
+    done = subprocess.run([sys.executable, "-c", convert], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: cannot write Minari's 'maze/wander-v0' to '")
     assert_same(from_minari("maze/wander-v0"), data)
     assert os.listdir(store) == ["maze"]
 
