@@ -167,7 +167,7 @@ def _scorer(dataset: DemoDataset, episodes: int) -> Score:
 
     def score(policy: NavPolicy) -> dict[str, float]:
         agent = copy.deepcopy(policy)  # playing changes nothing that the agent draws later
-        result = evaluate(agent, task, episodes, EVALUATION_SEED, **arguments)
+        result = evaluate(agent, task, episodes, EVALUATION_SEED, keep_episodes=False, **arguments)
         return {result.measure.replace(" ", "_"): float(result.scores.mean())}
 
     return score

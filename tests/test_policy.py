@@ -105,9 +105,8 @@ def test_a_saved_agent_acts_alike(agent: NavPolicy, dataset: DemoDataset, tmp_pa
     observations = dataset[0].observations + rng.normal(0, 15, dataset[0].observations.shape).astype(np.float32)
     observations[:, 2:] = dataset[0].observations[:, 2:]
     starts = np.zeros(len(observations), dtype=bool)
-    name = getattr(getattr(agent, "predictor", None), "name", "")
-    places = {"time": np.stack([np.arange(len(observations)), np.arange(len(observations)) % 3], axis=1)}
-    state = places.get(name, np.arange(len(observations)) // 2)
+    rows = np.arange(len(observations))
+    state = np.stack([rows // 2, rows % 3], axis=1)  # of predictors: a step or place, and a demonstration or waiting time
     np.testing.assert_array_equal(
         agent.predict(observations, state, starts)[0], loaded.predict(observations, state, starts)[0]
     )
