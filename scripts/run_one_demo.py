@@ -3,8 +3,9 @@
 Run it:  python scripts/run_one_demo.py [--data FOLDER] [--by human astar] [--jobs 2]
 
 FOLDER holds TASK_human.npz and TASK_astar.npz for the four tasks. The seeds of draws and trainings were not looked at
-before (docs/results/one_demo/search.md says which settings were chosen with which seeds). It is one sweep per
-demonstrator, so a stopped run goes on where it was.
+before (docs/results/one_demo/search.md says which settings were chosen with which seeds). Besides PIDM and BC there are
+controls and, on the human recordings, the other baselines. It is one sweep per demonstrator, so a stopped run goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick on
     ),
     "astar": ((("bc", "pidm", "pidm-play", "pidm-states"), (1, 2, 5, 10)),),
 }
-ALL_AGENTS = ("bc", "bc-dagger", "retrieval-bc", "chunking", "diffusion", "pidm", "pidm-play")  # of one figure
+FIGURES = {  # by name: the demonstrator and the agents
+    "human": ("human", ("bc", "pidm", "pidm-play")),
+    "astar": ("astar", ("bc", "pidm", "pidm-play")),
+    "agents": ("human", ("bc", "bc-dagger", "retrieval-bc", "chunking", "diffusion", "pidm")),
+}
 VARIANTS = {
     "pidm-nearest": Variant("pidm", {"predictor": "nearest"}),
     "pidm-play-500": Variant("pidm", play_steps=500),
@@ -103,8 +108,10 @@ def main(
                     | {"ratio": str(ratio), "low": low, "high": high}
                 )
     write_rows(out / "efficiency.csv", ratios)
-    shown = [curve for curve in curves if curve.demos_from == "human" and curve.agent in ALL_AGENTS]
-    write_figure(CurveFigure("agents", "", compare_curves(shown, shown)), out)
+    for name, (demonstrator, agents) in FIGURES.items():
+        shown = [curve for curve in curves if curve.demos_from == demonstrator and curve.agent in agents]
+        if shown:
+            write_figure(CurveFigure(name, "", compare_curves(shown, shown)), out)
     say(f"report written: open {write_report([work / name for name in by], work / 'report')}")
 
 
