@@ -37,7 +37,7 @@ from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figu
 from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, make_curves, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import write_rows
-from pidm_nav.plots import agent_color, panels, save_figure, task_title, tidy
+from pidm_nav.plots import agent_color, panels, save_figure, set_ticks, task_title, tidy
 from pidm_nav.rollout import Policy
 
 ROOT = Path(__file__).parents[1]
@@ -142,7 +142,7 @@ def own_gains(results: Path) -> list[dict[str, Any]]:
         Cell(int(row["seed"]), row["task"], int(row["demos"]), row["agent"]): float(row["goal_ratio"]) for row in rows
     }
     shares = {task: float(gap["corrected"]) / float(gap["variance"]) for task, gap in gaps.items()}
-    return [{**row, "share": shares[row["task"]]} for row in compare(scores)]
+    return [{**row, "share": shares[row["task"]]} for row in compare(scores) if row["agent"] in AGENTS]
 
 
 def short(task: str) -> str:
@@ -158,7 +158,8 @@ def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
         ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=agent_color("pidm"), capsize=2)
         ax.annotate(short(row["task"]), (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
     ax.axhline(0, color="0.6", linewidth=0.8)
-    ax.set(xlabel="Δ(s) as a share of Var(a|s), measured beforehand", ylabel="PIDM's score less BC's")
+    ax.set(xscale="log", xlabel="Δ(s) as a share of Var(a|s), measured beforehand", ylabel="PIDM's score less BC's")
+    set_ticks(ax.xaxis, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5))
     tidy(ax)
     save_figure(figure, path)
 
@@ -187,7 +188,8 @@ def report(work: Path, out: Path) -> None:
     write_rows(out / "gains.csv", gains)
     write_rows(out / "gaps.csv", list(gaps.values()))
     curves = [replace(curve, task=short(curve.task)) for curve in make_curves(done, "scripted")]
-    write_figure(CurveFigure("worlds", "", compare_curves(curves, curves), "success rate"), out)
+    lines = [replace(line, needed=np.nan) for line in compare_curves(curves, curves)]
+    write_figure(CurveFigure("worlds", "", lines, "success rate"), out)
     draw_gains(gains, out / "gains.png")
     say(f"{len(done)} jobs are done; wrote results.csv, gains.csv, gaps.csv, worlds.png and gains.png to {out}")
 
