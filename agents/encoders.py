@@ -124,7 +124,7 @@ class Frozen(nn.Module):
             digest.update(repr((self.inner.image_size, self.inner.model.config.to_dict())).encode())
             weights |= {"mean": self.inner.mean, "spread": self.inner.spread, **self.inner.model.state_dict()}
         elif isinstance(self.inner, EfficientNetEncoder):
-            weights |= self.inner.model.state_dict()
+            digest.update(self.inner.digest.encode())
         for name, tensor in weights.items():
             digest.update(name.encode() + tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
@@ -174,11 +174,11 @@ class Principal(Frozen):
         """Find the axes from up to 1,000 images, evenly spread; axes along which these do not differ stay 0."""
         super().learn(vectors)
         rows = np.linspace(0, len(vectors) - 1, min(1000, len(vectors)), dtype=np.int64)
-        some = super().scale(torch.tensor(vectors[rows], device=self.center.device)).double()
+        some = super().scale(torch.tensor(vectors[rows], device=self.center.device)).cpu().double()
         _, values, axes = torch.linalg.svd(some - some.mean(dim=0), full_matrices=False)
         kept = min(int((values > 1e-6 * values[0]).sum()), self.output_size)
         usual = values[:kept].square().mean().div(len(some)).sqrt().clamp(min=1e-6)
-        self.axes.zero_()[:, :kept] = axes[:kept].T / usual
+        self.axes.zero_()[:, :kept] = (axes[:kept].T / usual).to(self.axes)
 
     def scale(self, vectors: Tensor) -> Tensor:
         """Return the components of the inner encoder's vectors."""
@@ -219,6 +219,8 @@ def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Mod
     if word == "vit" and name:
         return Frozen(PretrainedEncoder(name))
     if kind == "efficientnet":
+        if shape[-1] != 3:
+            raise ValueError(f"efficientnet sees RGB images, and these have {shape[-1]} channels: choose frames='cnn'")
         return Principal(EfficientNetEncoder(), size)
     raise ValueError(f"frames '{kind}' is not known: choose one of cnn, random, agent:FOLDER, efficientnet, vit:NAME")
 

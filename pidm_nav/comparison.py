@@ -108,7 +108,8 @@ class Comparison(Drawn):
     def frames(self, episode: int = 0, size: int = 400) -> list[NDArray[np.uint8]]:
         """Return the pictures of an episode with all policies side by side; those that are done wait for the others."""
         films = [result.frames(episode, size) for result in self.results.values()]
-        counts = [result.episodes[episode].infos.get("goals_reached") for result in self.results.values()]
+        kept = (result.episodes[episode].infos if result.episodes else {} for result in self.results.values())
+        counts = [infos.get("goals_reached") for infos in kept]
         of_all = f"of {self.first.num_goals} goals"
         frames = []
         for step in range(max(map(len, films))):

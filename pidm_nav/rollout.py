@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from pidm_nav.episode import Episode
 from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
-from pidm_nav.world2d.state import REACHED, has_goal_flags
 
 Array = NDArray[Any]
 Rows = VectorEnv[Any, Any, Any]
@@ -79,7 +78,8 @@ class Rollout:
         self.ended = np.arange(rows) >= len(self.seeds)
         self.steps, self.returns = np.zeros(rows, np.int64), np.zeros(rows)
         self._goals = np.zeros(rows, np.int64)  # reached by the end of each episode
-        self._terminated, self._truncated, self._success, self._finished = np.zeros((4, rows), bool)
+        self._terminated, self._truncated, self._success = np.zeros((3, rows), bool)
+        self._told = False  # whether infos say what a success is
         self._tells_success = False  # whether the environment does, by whatever name
         self._keeps_steps, self._keeps_observations = keep_steps, keep_observations
         self._keeps_states = keep_observations and not np.array_equal(self.observation, self.states)
@@ -107,13 +107,11 @@ class Rollout:
         self.states = self._read_states()
         running = ~self.ended
         told = self.infos.get("success", self.infos.get("is_success"))
+        self._told |= told is not None
         self._tells_success |= told is not None and "goals_reached" not in self.infos
         self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
         self._keep(actions=action, rewards=reward, success=self._success)
         self._terminated |= running & terminated
-        if terminated.any():
-            flags = self.states[:, REACHED] if has_goal_flags(self.states) else np.ones((len(running), 1))
-            self._finished |= running & terminated & (flags == 1).all(axis=1)
         self._goals = np.where(running, self.goals_reached, self._goals)
         self._truncated |= running & truncated & ~terminated
         self.steps += running
@@ -144,7 +142,7 @@ class Rollout:
 
     def endings(self) -> list[Ending]:
         """Return how the episodes of all rows that were seeded have ended, or stand."""
-        success = self._success if self._tells_success else self._finished
+        success = self._success if self._told else self._terminated
         columns = self.steps, self.returns, self._goals, success, self._terminated
         rows = zip(self.seeds, *(each[: len(self.seeds)].tolist() for each in columns), strict=True)
         return [Ending._make((*row, self._tells_success)) for row in rows]
@@ -172,7 +170,9 @@ class Rollout:
             if self._keeps_steps:
                 self._kept[name].append(values)
             elif values.dtype.kind == "f" and not np.isfinite(values[~self.ended]).all():  # which episodes would refuse
-                raise ValueError(f"{name} have a NaN or infinite number at step {self.steps.max()}")
+                raise ValueError(
+                    f"{name} have a NaN or infinite number at step {self.steps.max()}: mend the environment or the policy"
+                )
 
 
 def check_policy(policy: Policy) -> None:
@@ -195,7 +195,7 @@ def act(policy: Policy, seen: Array, memory: Any, begins: Array, space: Any) -> 
     """Return a policy's actions (N, A), inside their space, and what it wants to remember."""
     made = policy.predict(seen, memory, begins, deterministic=True)
     if not isinstance(made, tuple) or len(made) != 2:
-        raise ValueError(f"{type(policy).__name__}.predict returned no pair: return actions and state")
+        raise ValueError(f"{type(policy).__name__}.predict did not return a pair: return actions and state")
     actions = np.asarray(made[0], np.float32)
     if actions.shape != (wanted := (len(begins), *space.shape)):
         raise ValueError(

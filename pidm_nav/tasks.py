@@ -215,8 +215,8 @@ def find_task(name: str | Task) -> Task:
         return name
     if not isinstance(name, str):
         raise ValueError(
-            f"{reprlib.repr(name)} is no name of a task: rollouts make environments of their own, so give an id; one "
-            "with wrappers gets its own id by gym.register('Mine-v0', function_that_makes_it)"
+            f"{reprlib.repr(name)} is not the name of a task: rollouts make their own environments, so give an id; "
+            "register one with wrappers by gym.register('Mine-v0', function_that_makes_it)"
         )
     key = _plain(name.removeprefix("pidm_nav:"))
     for task in TASKS.values():

@@ -204,7 +204,7 @@ def main(
         assert isinstance(pidm, PIDM)
         uses.append({**asdict(cell), **future_use(bc, pidm, held_out[cell.task])})
     write_rows(out / "future_use.csv", uses)
-    say(f"report written: open {write_report([folder], out / 'report')}")
+    say(f"report written: open {write_report([folder], work / 'report')}")
 
 
 if __name__ == "__main__":

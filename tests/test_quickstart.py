@@ -51,7 +51,6 @@ def scores(folder: Path) -> dict[str, list]:
 def test_leaves_everything_and_nothing_else(done):
     folder, _ = done
     assert sorted(path.name for path in folder.iterdir()) == [
-        "agents",
         "bc-and-pidm.gif",
         "figures",
         "index.html",
@@ -62,9 +61,9 @@ def test_leaves_everything_and_nothing_else(done):
         "tables",
         "traces.png",
     ]
-    assert sorted(path.name for path in (folder / "sweeps").iterdir()) == ["astar", "human-like"]
+    assert sorted(path.name for path in (folder / "sweeps").iterdir()) == ["agents", "astar", "human-like"]
     kept = {cell.name for cell in PLAN.sweep("human-like", folder).cells()}
-    assert {path.name for path in (folder / "agents").iterdir()} == kept
+    assert {path.name for path in (folder / "sweeps" / "agents").iterdir()} == kept
 
 
 def test_summary_says_scores_seeds_and_what_is_next(done):
@@ -120,7 +119,7 @@ def test_agents_can_be_used(done):
     seed, episode, *goals = map(int, shown.groups())
     for name, reached in zip(quickstart.AGENTS, goals, strict=True):
         cell = quickstart.Cell(seed, PLAN.task, PLAN.num_demos[-1], name)
-        agent = load_agent(folder / "agents" / cell.name)
+        agent = load_agent(folder / "sweeps" / "agents" / cell.name)
         assert agent.name == name
         result = evaluate(agent, PLAN.task, PLAN.episodes, quickstart.EVALUATION_SEED)
         assert result.episodes[episode - quickstart.EVALUATION_SEED].goals_reached == reached
@@ -135,7 +134,7 @@ def test_again_gives_the_same_without_training_and_spares_other_files(done, monk
     (folder / "mine.txt").write_text("keep me")
     (folder / "traces.png").write_bytes(b"old")
     shown = re.search(r"training seed (\d)", (folder / "report.md").read_text())
-    kept = folder / "agents" / quickstart.Cell(int(shown[1]), PLAN.task, PLAN.num_demos[-1], "bc").name
+    kept = folder / "sweeps" / "agents" / quickstart.Cell(int(shown[1]), PLAN.task, PLAN.num_demos[-1], "bc").name
     weights = {path.name: path.read_bytes() for path in kept.iterdir()}
     shutil.rmtree(kept)  # is made again, and nothing else
     monkeypatch.setattr(quickstart, "run_local", lambda *_, **__: pytest.fail("trained again"))

@@ -3,8 +3,8 @@
 The way to a milestone is that of the 2D human-like player: the farthest point in sight on a route that keeps off walls.
 The right thumb turns the camera there; the left one pushes forward, less so the further the view is off, and a little
 sideways. Both thumbs lag and tremble, the view wanders, speed and route differ from episode to episode and from
-milestone to milestone, and now and then the walker stops to look around. A varied walker is another person in each
-episode, with a reaction time, a speed, a side of the way and a way of looking around of its own.
+milestone to milestone, and now and then the walker stops to look around. A varied walker is a different person in each
+episode, with its own reaction time, speed, side of the path and way of looking around.
 """
 
 from __future__ import annotations

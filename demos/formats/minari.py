@@ -27,9 +27,7 @@ from pidm_nav.tasks import find_task, unflatten
 ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store
 STORE = "MINARI_DATASETS_PATH"  # the environment variable that names Minari's folder
 ARRAYS = ("actions", "rewards", "terminations", "truncations")  # besides the observations, which may be several
-
-
-# wrappers that change neither observations nor actions, or as we do ourselves
+# wrappers that leave observations and actions alone, or flatten observations as `Task.make` does
 HARMLESS = {"FlattenObservation", "RecordEpisodeStatistics", "RecordVideo", "TimeLimit", "OrderEnforcing"}
 
 

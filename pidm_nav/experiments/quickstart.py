@@ -4,8 +4,8 @@ quickstart/
   index.html, report.md, figures/, tables/   the report
   bc-and-pidm.gif                            the typical episode (see `typical_pair`), both agents side by side
   traces.png                                 the demonstrations on the map, written first
-  agents/maze_pidm_5_0, ...                  every agent that was trained on human-like demonstrations
   sweeps/human-like, sweeps/astar            the sweeps' folders: a quickstart that was stopped goes on from there
+  sweeps/agents/maze_pidm_5_0, ...           every agent that was trained on human-like demonstrations
   quickstart.json                            settings
 """
 
@@ -75,7 +75,7 @@ class Plan:
             steps=self.steps,
             episodes=self.episodes,
             checkpoint_fractions=(),
-            keep_agents=out / "agents" if kind == "human-like" else None,
+            keep_agents=out / "sweeps" / "agents" if kind == "human-like" else None,
         )
 
 
@@ -97,8 +97,7 @@ def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> 
     """Train, evaluate, draw and write everything; goes on where a stopped run was."""
     settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
     if (out / MARK).is_file() and read_json(out / MARK, "delete it to begin anew") != settings:
-        for name in ("sweeps", "agents"):  # what a quickstart with other settings made
-            shutil.rmtree(out / name, ignore_errors=True)
+        shutil.rmtree(out / "sweeps", ignore_errors=True)  # what a quickstart with other settings made
     write_json(out / MARK, settings, indent=1)
     demos = {demonstrator_title(kind): load_demos(f"{plan.task}/{kind}") for kind in KINDS}
     figure = plot_traces(demos)
@@ -188,7 +187,7 @@ def _wins(curves: Sequence[Curve]) -> tuple[int, int]:
 
 def next_steps(plan: Plan, out: Path) -> dict[str, str]:
     """Return what to do now, and the commands for it."""
-    agent = out / "agents" / Cell(0, plan.task, plan.num_demos[-1], "pidm").name
+    agent = out / "sweeps" / "agents" / Cell(0, plan.task, plan.num_demos[-1], "pidm").name
     return {
         "Race the agent yourself": f"pidm-nav play --task {plan.task} --agent {agent}",
         "Record yourself and train on it": (
