@@ -171,7 +171,7 @@ class Rollout:
                 self._kept[name].append(values)
             elif values.dtype.kind == "f" and not np.isfinite(values[~self.ended]).all():  # which episodes would refuse
                 raise ValueError(
-                    f"{name} have a NaN or infinite number at step {self.steps.max()}: mend the environment or the policy"
+                    f"{name} have a NaN or infinite number at step {self.steps.max()}: mend the environment or policy"
                 )
 
 
