@@ -37,7 +37,7 @@ PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick on
         (("bc-play", "pidm-nearest"), (1, 2, 5)),
         (("pidm-play-500", "pidm-play-10000"), (1,)),
         (("retrieval-bc", "chunking", "diffusion"), (1, 5, 20, 50)),
-        (("bc-dagger",), (1, 5, 20)),
+        (("bc-dagger",), (5, 20)),
     ),
     "astar": ((("bc", "pidm", "pidm-play", "pidm-states"), (1, 2, 5, 10)),),
 }
@@ -99,7 +99,7 @@ def main(
         say(f"{curve.demos_from} {curve.task} {curve.agent}: {means}")
     ratios = []
     for demonstrator in by:
-        for agent in dict.fromkeys(curve.agent for curve in curves if curve.demos_from == demonstrator):
+        for agent in PARTS[demonstrator][0][0]:  # which have the same sizes
             pair = (agent, demonstrator), ("bc", demonstrator)
             for ratio in efficiency_table(curves, *pair, rng=np.random.default_rng(0)) if agent != "bc" else ():
                 low, high = ratio.interval

@@ -42,8 +42,9 @@ from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.evaluation import mean_interval
 from pidm_nav.experiments.engines import run_local
+from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
 from pidm_nav.experiments.report import write_report
-from pidm_nav.experiments.results import Cell, JobResult, read_results
+from pidm_nav.experiments.results import Cell, JobResult, make_curves, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
@@ -177,7 +178,7 @@ def main(
         episodes: number of rollouts per agent, in step with the engine.
         jobs: number of processes.
         work: folder for demonstrations, their vectors, agents and scores.
-        out: folder for the tables and the report.
+        out: folder for the tables and the figure.
     """
     os.environ[CACHE_VARIABLE] = str(work / "embeddings")  # also for the processes that are started
     encoder, files = Frozen(EfficientNetEncoder()), []
@@ -197,6 +198,9 @@ def main(
     rows = [{**asdict(cell), "score": each.score, "seconds": each.seconds} for cell, each in sorted(results.items())]
     write_rows(out / "scores.csv", rows)
     write_rows(out / "test.csv", compare({cell: each.score for cell, each in sorted(results.items())}))
+    curves = [curve for curve in make_curves(results, "varied-walker") if curve.agent in ("bc", "pidm")]
+    lines = [replace(line, needed=np.nan) for line in compare_curves(curves, curves)]
+    write_figure(CurveFigure("scores", "", lines, "milestones passed"), out)
     held_out = {level: demonstrate(level, HELD_OUT[1], HELD_OUT[0], work / f"{level}-held-out.npz") for level in levels}
     uses = []
     for cell in sorted(cell for cell in results if cell.agent not in ("bc", "pidm-blind")):
