@@ -1,6 +1,6 @@
 """Every picture of the README and the documentation, into docs/images.
 
-    python scripts/make_pictures.py                            runs the quickstart first, two to three minutes
+    python scripts/make_pictures.py                            runs the quickstart first, a minute
     python scripts/make_pictures.py --quickstart quickstart    takes the GIF and the curve from a former one
 
 docs/images/
