@@ -118,7 +118,7 @@ def test_agents_can_be_used(done):
     )
     seed, episode, *goals = map(int, shown.groups())
     for name, reached in zip(quickstart.AGENTS, goals, strict=True):
-        cell = quickstart.Cell(seed, PLAN.task, PLAN.num_demos[-1], name)
+        cell = quickstart.Cell(seed, PLAN.task, PLAN.num_demos[0], name)
         agent = load_agent(folder / "sweeps" / "agents" / cell.name)
         assert agent.name == name
         result = evaluate(agent, PLAN.task, PLAN.episodes, quickstart.EVALUATION_SEED)
@@ -134,7 +134,7 @@ def test_again_gives_the_same_without_training_and_spares_other_files(done, monk
     (folder / "mine.txt").write_text("keep me")
     (folder / "traces.png").write_bytes(b"old")
     shown = re.search(r"training seed (\d)", (folder / "report.md").read_text())
-    kept = folder / "sweeps" / "agents" / quickstart.Cell(int(shown[1]), PLAN.task, PLAN.num_demos[-1], "bc").name
+    kept = folder / "sweeps" / "agents" / quickstart.Cell(int(shown[1]), PLAN.task, PLAN.num_demos[0], "bc").name
     weights = {path.name: path.read_bytes() for path in kept.iterdir()}
     shutil.rmtree(kept)  # is made again, and nothing else
     monkeypatch.setattr(quickstart, "run_local", lambda *_, **__: pytest.fail("trained again"))

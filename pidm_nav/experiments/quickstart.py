@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.comparison import Comparison
-from pidm_nav.console import Advance, say
+from pidm_nav.console import Advance, counted, say
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.evaluation import EvalResult, evaluate
@@ -137,11 +137,11 @@ def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
 
 
 def _animate(plan: Plan, out: Path) -> str:
-    """Draw both agents in the typical episode, and say which episode it is."""
+    """Draw both agents, after the fewest demonstrations, in the typical episode, and say which episode it is."""
     from pidm_nav.agents import load_agent
 
     sweep, results = plan.sweep("human-like", out), read_results(out / "sweeps" / "human-like")[0]
-    cells = [[Cell(seed, plan.task, plan.num_demos[-1], agent) for agent in AGENTS] for seed in range(plan.seeds)]
+    cells = [[Cell(seed, plan.task, plan.num_demos[0], agent) for agent in AGENTS] for seed in range(plan.seeds)]
     goals = [[results[cell].checkpoints[-1].goals for cell in pair] for pair in cells]
     if any(len(reached) != plan.episodes for pair in goals for reached in pair):
         raise ValueError(f"the results in '{out / 'sweeps'}' were changed: delete that folder")
@@ -156,8 +156,9 @@ def _animate(plan: Plan, out: Path) -> str:
         shown[agent_title(cell.agent)] = played
     frames, num_goals = Comparison(shown).frames(number, PANE), find_task(plan.task).num_goals
     write_video(frames + frames[-1:] * (EVERY * PAUSE), out / GIF, fps=30, every=EVERY)
+    after = counted(plan.num_demos[0], "demonstration")
     return (
-        f"the middle one of {bc.size} episodes by PIDM's lead: training seed {seed}, episode seed "
+        f"the middle one of {bc.size} episodes by PIDM's lead after {after}: training seed {seed}, episode seed "
         f"{EVALUATION_SEED + number}, BC {bc[seed, number]} and PIDM {pidm[seed, number]} of {num_goals} goals"
     )
 
