@@ -198,7 +198,7 @@ def test_images_in_stacks_or_without_channels_are_refused() -> None:
 def test_an_environment_in_place_of_an_id_is_refused() -> None:
     env: Any = FrameStackObservation(gym.make("Pendulum-v1"), 4)
     for given in (env, env.spec, partial(pendulum, NormalizeObservation)):
-        with pytest.raises(ValueError, match=r"so give an id; one with wrappers.* gym\.register"):
+        with pytest.raises(ValueError, match=r"so give an id; register one with wrappers by gym\.register"):
             evaluate(Still(), given, 1)
 
 
@@ -225,7 +225,7 @@ class Bare:
     [
         (lambda observation: observation, "has no predict: give an object with predict"),
         (Single(), r"Single.predict returned actions of shape \(1,\) .* return \(3, 1\), one row per episode"),
-        (Bare(), "Bare.predict returned no pair: return actions and state"),
+        (Bare(), "Bare.predict did not return a pair: return actions and state"),
     ],
 )
 def test_policies_that_do_not_fit_are_refused(policy: Any, message: str) -> None:
