@@ -5,11 +5,13 @@ Run it:  python scripts/run_one_demo.py [--data FOLDER] [--by human astar] [--jo
 FOLDER holds TASK_human.npz and TASK_astar.npz for the four tasks. The seeds of draws and trainings were not looked at
 before (docs/results/one_demo/search.md says which settings were chosen with which seeds). Besides PIDM and BC there are
 controls and, on the human recordings, the other baselines. It is one sweep per demonstrator, so a stopped run goes on
-where it was.
+where it was; results.csv keeps what was run before and adds what the sweeps of this machine have. Without anybody after
+--by, nothing is run and the report is written again.
 """
 
 from __future__ import annotations
 
+import csv
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,8 +23,7 @@ from pidm_nav.console import say
 from pidm_nav.experiments.efficiency import efficiency_table
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
-from pidm_nav.experiments.report import write_report
-from pidm_nav.experiments.results import JobResult, make_curves, read_results
+from pidm_nav.experiments.results import MANIFEST, Cell, Checkpoint, JobResult, make_curves, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
@@ -37,7 +38,7 @@ PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick on
         (("bc-play", "pidm-nearest"), (1, 2, 5)),
         (("pidm-play-500", "pidm-play-10000"), (1,)),
         (("retrieval-bc", "chunking", "diffusion"), (1, 5, 20, 50)),
-        (("bc-dagger",), (5, 20)),
+        (("bc-dagger",), (1, 5, 20, 50)),
     ),
     "astar": ((("bc", "pidm", "pidm-play", "pidm-states"), (1, 2, 5, 10)),),
 }
@@ -53,9 +54,15 @@ VARIANTS = {
 }
 
 
-def tell(result: JobResult) -> None:
-    """Say what a job scored."""
-    say(f"{result.cell}: {result.error or f'{result.score:.3f}'}")
+def read_record(path: Path) -> dict[str, dict[Cell, JobResult]]:
+    """Return what results.csv holds, by demonstrator; nothing if there is no such file yet."""
+    record: dict[str, dict[Cell, JobResult]] = {}
+    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines() if path.exists() else ()):
+        cell = Cell(int(row["seed"]), row["task"], int(row["demos"]), row["agent"])
+        scores = Checkpoint(goal_ratio=float(row["goal_ratio"]), success=float(row["success"]))
+        result = JobResult(**asdict(cell), checkpoints=[scores], seconds=float(row["seconds"]))
+        record.setdefault(row["demonstrator"], {})[cell] = result
+    return record
 
 
 def main(
@@ -74,7 +81,7 @@ def main(
         work: folder for the scores of every job.
         out: folder for the report.
     """
-    curves, rows = [], []
+    record = read_record(out / "results.csv")
     for demonstrator in by:
         for agents, sizes in PARTS[demonstrator]:
             sweep = Sweep(
@@ -87,18 +94,26 @@ def main(
                 checkpoint_fractions=(),
                 variants=VARIANTS,
             )
-            run_sweep(sweep, work / demonstrator, partial(run_local, workers=jobs), on_result=tell)
-        done = read_results(work / demonstrator)[0]
+            run = partial(run_local, workers=jobs)
+            run_sweep(sweep, work / demonstrator, run, on_result=lambda result: say(str(result)))
+    for manifest in sorted(work.glob(f"*/{MANIFEST}")):
+        record.setdefault(manifest.parent.name, {}).update(read_results(manifest.parent)[0])
+    curves, rows, gains = [], [], []
+    for demonstrator, done in record.items():
         curves += make_curves(done, demonstrator)
         for cell, result in sorted(done.items()):
             scores = {"goal_ratio": result.score, "success": result.checkpoints[-1].success, "seconds": result.seconds}
             rows.append({"demonstrator": demonstrator, **asdict(cell), **scores})
+        for baseline in ("bc", "pidm"):
+            found = paired_gains({cell: result.score for cell, result in done.items()}, baseline)
+            gains += [{"demonstrator": demonstrator, "baseline": baseline, **row} for row in found]
     write_rows(out / "results.csv", rows)
+    write_rows(out / "gains.csv", gains)
     for curve in curves:
-        means = dict(zip(curve.sizes, curve.mean.round(3), strict=True))
+        means = dict(zip(curve.sizes, curve.mean.round(3).tolist(), strict=True))
         say(f"{curve.demos_from} {curve.task} {curve.agent}: {means}")
     ratios = []
-    for demonstrator in by:
+    for demonstrator in record:
         for agent in PARTS[demonstrator][0][0]:  # which have the same sizes
             pair = (agent, demonstrator), ("bc", demonstrator)
             for ratio in efficiency_table(curves, *pair, rng=np.random.default_rng(0)) if agent != "bc" else ():
@@ -112,7 +127,7 @@ def main(
         shown = [curve for curve in curves if curve.demos_from == demonstrator and curve.agent in agents]
         if shown:
             write_figure(CurveFigure(name, "", compare_curves(shown, shown)), out)
-    say(f"report written: open {write_report([work / name for name in by], work / 'report')}")
+    say(f"{len(rows)} jobs are done; wrote results.csv, gains.csv, efficiency.csv and the figures to {out}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ was.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -40,11 +39,10 @@ from pidm_nav.agents.pretrained import EfficientNetEncoder
 from pidm_nav.console import say
 from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.evaluation import mean_interval
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
 from pidm_nav.experiments.report import write_report
-from pidm_nav.experiments.results import Cell, JobResult, make_curves, read_results
+from pidm_nav.experiments.results import make_curves, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
@@ -111,25 +109,6 @@ def future_use(bc: NavPolicy, pidm: PIDM, held_out: DemoDataset) -> dict[str, fl
     return {**dict(zip(names, errors, strict=True)), **use}
 
 
-def compare(scores: Mapping[Cell, float]) -> list[dict[str, Any]]:
-    """Return how much each agent gains on BC, pair by pair: over all cells, which is the test, and on each level."""
-    from scipy.stats import wilcoxon
-
-    rows = []
-    for agent in dict.fromkeys(cell.agent for cell in scores if cell.agent != "bc"):
-        cells = [cell for cell in scores if cell.agent == agent and replace(cell, agent="bc") in scores]
-        for level in ("all", *sorted({cell.task for cell in cells})):
-            own = [cell for cell in cells if level in ("all", cell.task)]
-            gains = np.array([scores[cell] - scores[replace(cell, agent="bc")] for cell in own])
-            low, high = mean_interval(gains)
-            p = float(wilcoxon(gains).pvalue) if gains.any() else 1.0
-            row = {"agent": agent, "level": level, "pairs": len(gains), "ahead": int((gains > 0).sum())}
-            rows.append(
-                {**row, "behind": int((gains < 0).sum()), "gain": gains.mean(), "low": low, "high": high, "p": p}
-            )
-    return rows
-
-
 def make_sweep(files: list[str], agents: Path, sizes: tuple[int, ...], seeds: int, first: int, episodes: int) -> Sweep:
     """Return the sweep of BC and PIDM, whose agents are kept."""
     return Sweep(
@@ -149,11 +128,6 @@ def make_sweep(files: list[str], agents: Path, sizes: tuple[int, ...], seeds: in
             "pidm-blind": Variant("pidm", PIDM_OPTIONS, adapt=make_blind, trained_as="pidm"),
         },
     )
-
-
-def tell(result: JobResult) -> None:
-    """Say what a job scored."""
-    say(f"{result.cell}: {result.error or f'{result.score:.3f} in {result.seconds:.0f} s'}")
 
 
 def main(
@@ -193,11 +167,13 @@ def main(
     middle = sizes[len(sizes) // 2]
     parts = (("bc", "pidm"), sizes), (("pidm-play",), play_sizes or (middle,)), (("pidm-blind",), (middle,))
     for agents, chosen in parts:
-        run_sweep(replace(sweep, agents=agents, num_demos=chosen), folder, runner, on_result=tell)
+        run_sweep(
+            replace(sweep, agents=agents, num_demos=chosen), folder, runner, on_result=lambda result: say(str(result))
+        )
     results = read_results(folder)[0]
     rows = [{**asdict(cell), "score": each.score, "seconds": each.seconds} for cell, each in sorted(results.items())]
     write_rows(out / "scores.csv", rows)
-    write_rows(out / "test.csv", compare({cell: each.score for cell, each in sorted(results.items())}))
+    write_rows(out / "test.csv", paired_gains({cell: each.score for cell, each in sorted(results.items())}))
     curves = [curve for curve in make_curves(results, "varied-walker") if curve.agent in ("bc", "pidm")]
     lines = [replace(line, needed=np.nan) for line in compare_curves(curves, curves)]
     write_figure(CurveFigure("scores", "", lines, "milestones passed"), out)

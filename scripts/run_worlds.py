@@ -31,10 +31,9 @@ import tyro
 from pidm_nav.analysis.gap import measure_gap
 from pidm_nav.console import say
 from pidm_nav.demos import collect, load_demos, save_demos
-from pidm_nav.evaluation import mean_interval
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
-from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, make_curves, read_results
+from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, make_curves, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import write_rows
 from pidm_nav.plots import agent_color, panels, save_figure, set_ticks, task_title, tidy
@@ -113,25 +112,6 @@ def demonstrate(experts: Experts, env_kwargs: dict[str, Any], folder: Path) -> l
     return files
 
 
-def compare(scores: dict[Cell, float]) -> list[dict[str, Any]]:
-    """Return how much each agent gains on BC in each task, over the sizes and seeds that both have."""
-    from scipy.stats import wilcoxon
-
-    pairs: dict[tuple[str, str], list[float]] = {}
-    for cell, score in scores.items():
-        baseline = scores.get(replace(cell, agent="bc"))
-        if cell.agent != "bc" and baseline is not None:
-            pairs.setdefault((cell.task, cell.agent), []).append(score - baseline)
-    rows = []
-    for (task, agent), differences in sorted(pairs.items()):
-        values = np.array(differences)
-        low, high = mean_interval(values)
-        p = float(wilcoxon(values).pvalue) if values.any() else 1.0
-        rows.append({"task": task, "agent": agent, "pairs": len(values), "gain": float(values.mean())})
-        rows[-1] |= {"low": low, "high": high, "p": p}
-    return rows
-
-
 def own_gains(results: Path) -> list[dict[str, Any]]:
     """Return the gains in the paper's four tasks from its human recordings, with the gaps measured there."""
     with open(results / "one_demo" / "results.csv", encoding="utf-8", newline="") as file:
@@ -142,7 +122,8 @@ def own_gains(results: Path) -> list[dict[str, Any]]:
         Cell(int(row["seed"]), row["task"], int(row["demos"]), row["agent"]): float(row["goal_ratio"]) for row in rows
     }
     shares = {task: float(gap["corrected"]) / float(gap["variance"]) for task, gap in gaps.items()}
-    return [{**row, "share": shares[row["task"]]} for row in compare(scores) if row["agent"] in AGENTS]
+    gains = [row for row in paired_gains(scores) if row["agent"] in AGENTS and row["task"] in shares]
+    return [{**row, "share": shares[row["task"]]} for row in gains]
 
 
 def short(task: str) -> str:
@@ -153,7 +134,7 @@ def short(task: str) -> str:
 def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
     """Draw what PIDM gains on BC against the share of the actions' variance that the next state explains."""
     figure, (ax,) = panels(1, width=6.4, height=4.6)
-    for row in (row for row in gains if row["agent"] == "pidm"):
+    for row in (row for row in gains if row["agent"] == "pidm" and row["task"] != "all"):
         away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
         ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=agent_color("pidm"), capsize=2)
         ax.annotate(short(row["task"]), (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
@@ -182,7 +163,8 @@ def report(work: Path, out: Path) -> None:
         found = measure_gap(dataset, dataset.num_steps // STEPS_PER_CLUSTER, rng=np.random.default_rng(0))
         gaps[path.stem] = gap = found.summary()
         gap["share"] = gap["corrected"] / gap["variance"]
-    gains = [{**row, "share": gaps[row["task"]]["share"]} for row in compare(scores)]
+    shares = {task: gap["share"] for task, gap in gaps.items()}
+    gains = [{**row, "share": shares.get(row["task"])} for row in paired_gains(scores)]
     gains += own_gains(ROOT / "docs" / "results")
     write_rows(out / "results.csv", rows)
     write_rows(out / "gains.csv", gains)
@@ -192,11 +174,6 @@ def report(work: Path, out: Path) -> None:
     write_figure(CurveFigure("worlds", "", lines, "success rate"), out)
     draw_gains(gains, out / "gains.png")
     say(f"{len(done)} jobs are done; wrote results.csv, gains.csv, gaps.csv, worlds.png and gains.png to {out}")
-
-
-def tell(result: JobResult) -> None:
-    """Say what a job scored."""
-    say(f"{result.cell}: {result.error or f'{result.score:.2f}'} in {result.seconds or 0:.0f} s")
 
 
 def main(
@@ -240,7 +217,9 @@ def main(
         episodes=episodes,
         checkpoint_fractions=(),
     )
-    run_sweep(sweep, work / world, partial(run_local, workers=jobs), shard=shard, on_result=tell)
+    run_sweep(
+        sweep, work / world, partial(run_local, workers=jobs), shard=shard, on_result=lambda result: say(str(result))
+    )
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+import numpy as np
 
 from pidm_nav.demos.dataset import Summary
+from pidm_nav.evaluation import mean_interval
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.files import only_writer, writable_folder, write_json
 from pidm_nav.tasks import TASKS
@@ -104,6 +106,9 @@ class JobResult(msgspec.Struct, omit_defaults=True):
     def score(self) -> float:
         """The mean score at the end of training."""
         return self.checkpoints[-1].score
+
+    def __str__(self) -> str:
+        return f"{self.cell}: {self.error or f'{self.score:.3f}'} in {self.seconds or 0:.1f} s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +244,27 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
         groups.setdefault((cell.task, cell.agent), {})[cell.demos, cell.seed] = scores
     order = sorted(groups, key=lambda group: [*map(_rank, group)])
     return [Curve.from_cells(task, agent, demos_from, groups[task, agent]) for task, agent in order]
+
+
+def paired_gains(scores: Mapping[Cell, float], baseline: str = "bc") -> list[dict[str, Any]]:
+    """Return how much better each agent scores than the baseline does from the same demonstrations.
+
+    For each agent there is a row over all tasks and one per task: the number of pairs, in how many the agent is ahead
+    or behind, the mean gain with its 95% bootstrap interval, and p of Wilcoxon's signed-rank test.
+    """
+    from scipy.stats import wilcoxon
+
+    rows = []
+    for agent in in_order(cell.agent for cell in scores if cell.agent != baseline):
+        cells = [cell for cell in scores if cell.agent == agent and replace(cell, agent=baseline) in scores]
+        for task in ("all", *in_order(cell.task for cell in cells)) if cells else ():
+            own = [cell for cell in cells if task in ("all", cell.task)]
+            gains = np.array([scores[cell] - scores[replace(cell, agent=baseline)] for cell in own])
+            low, high = mean_interval(gains)
+            counts = {"pairs": len(gains), "ahead": int((gains > 0).sum()), "behind": int((gains < 0).sum())}
+            test = {"low": low, "high": high, "p": float(wilcoxon(gains).pvalue) if gains.any() else 1.0}
+            rows.append({"agent": agent, "task": task, **counts, "gain": float(gains.mean()), **test})
+    return rows
 
 
 def in_order(names: Iterable[str]) -> list[str]:
