@@ -133,11 +133,12 @@ def short(task: str) -> str:
 
 def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
     """Draw what PIDM gains on BC against the share of the actions' variance that the next state explains."""
-    figure, (ax,) = panels(1, width=6.4, height=4.6)
+    figure, (ax,) = panels(1, width=7.6, height=4.8)
     for row in (row for row in gains if row["agent"] == "pidm" and row["task"] != "all"):
         away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
         ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=agent_color("pidm"), capsize=2)
-        ax.annotate(short(row["task"]), (row["share"], row["gain"]), (5, 4), textcoords="offset points", fontsize=8)
+        label = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8}  # upright: gaps are close together
+        ax.annotate(short(row["task"]), (row["share"], row["high"]), (0, 4), textcoords="offset points", **label)
     ax.axhline(0, color="0.6", linewidth=0.8)
     ax.set(xscale="log", xlabel="Δ(s) as a share of Var(a|s), measured beforehand", ylabel="PIDM's score less BC's")
     set_ticks(ax.xaxis, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5))
