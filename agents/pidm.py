@@ -129,9 +129,7 @@ class PIDM(NavPolicy):
     def _make_predictor(self) -> StatePredictor:
         """Return a predictor of the configured kind; an automatic one follows until the demonstrations are known."""
         kind = "follow" if self.config.predictor == "auto" else self.config.predictor
-        with torch.random.fork_rng(devices=[]):  # the same weights, whatever was drawn before
-            torch.manual_seed(self.seed)
-            predictor = PREDICTORS[kind](self.scale, self.config.distance, self.seed)
+        predictor = PREDICTORS[kind](self.scale, self.config.distance, self.seed)
         if self.config.end_to_end and isinstance(predictor, LearnedPredictor):
             predictor.steps = 0  # its weights are trained with the rest
         return predictor.to(self.scale.center.device)

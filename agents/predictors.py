@@ -234,7 +234,9 @@ class LearnedPredictor(StatePredictor):
         super().__init__(scale, distance, seed)
         self.steps = steps
         size = scale.center.numel()
-        self.network = nn.Sequential(*hidden_layers(size, self.sizes), nn.Linear(self.sizes[-1], size))
+        with torch.random.fork_rng(devices=[]):  # a seed gives the same weights, whatever was drawn before
+            torch.manual_seed(seed)
+            self.network = nn.Sequential(*hidden_layers(size, self.sizes), nn.Linear(self.sizes[-1], size))
         self.flags = np.array([], dtype=np.int64)
         self.register_buffer("change", torch.ones(size))  # the usual change of each feature, the unit of the output
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -50,8 +51,6 @@ class Errors(NamedTuple):
 
 def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePredictor:
     """Return a function that makes new predictors of a name in `PREDICTORS`, for observations like the dataset's."""
-    import torch
-
     from pidm_nav.agents.networks import Scale
     from pidm_nav.agents.predictors import PREDICTORS
 
@@ -64,12 +63,7 @@ def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePred
     scale = Scale(spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32))
     scale.fit(rows)
 
-    def make() -> StatePredictor:
-        with torch.random.fork_rng(devices=[]):  # equal first weights each time, whatever was drawn before
-            torch.manual_seed(0)
-            return PREDICTORS[name](scale)
-
-    return make
+    return partial(PREDICTORS[name], scale)
 
 
 def predict_episodes(predictor: StatePredictor, dataset: DemoDataset) -> Array:
