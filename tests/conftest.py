@@ -1,5 +1,6 @@
 """Fixtures every test module may use."""
 
+import functools
 import gc
 import os
 import signal
@@ -28,7 +29,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the backgrou
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector all that was imported: it would look through it again and again."""
+    """Spare tyro and the garbage collector all that was imported: they would look through it again and again."""
+    from tyro._docstrings import _ClassTokenization
+
+    _ClassTokenization.make = staticmethod(functools.cache(_ClassTokenization.make))
     gc.collect()
     gc.freeze()
 
