@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import re
+import resource
 import threading
 from glob import glob
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from sandbox import Ended, Limits, Sandbox
+from sandbox import WATCH, Ended, Limits, Sandbox
 
 MAP = "##############\n#............#\n#.A....1.....#\n#............#\n#......##....#\n#......##..2.#\n##############\n"
 TINY = ["--encoder-sizes", "8", "--head-sizes", "8", "--steps", "4"]
@@ -131,6 +134,25 @@ def run_and_signal(number: str, pattern: str, files: str, *words: str) -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     main(list(words))
+
+
+def fill_disks(*words: str) -> list[tuple[Any, str]]:
+    """Run a command where files cannot grow beyond 0, 100 and 20,000 bytes, and return exit codes and errors."""
+    from pidm_nav.cli import main
+
+    WATCH.active = False  # it counts in a file, which could not grow either
+    ended: list[tuple[Any, str]] = []
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (0, 100, 20_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            with contextlib.redirect_stderr(io.StringIO()) as told:
+                main(list(words))
+        except SystemExit as end:
+            ended.append((end.code, told.getvalue()))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return ended
 
 
 def resume_training(demos: str, out: str) -> str:

@@ -153,6 +153,8 @@ def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tm
     """It trains in this process, to the same results as `done` in workers."""
     folder, _ = done
     ran = []
+    monkeypatch.setattr(quickstart, "save_figure", lambda *_: None)  # drawing was tested above
+    monkeypatch.setattr(quickstart, "save_report", lambda *_: None)
 
     def stop_after_three(function, jobs, workers=None):
         for job in jobs:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import struct
-import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -236,28 +235,15 @@ def test_an_agent_is_replaced_only_by_a_whole_one(dataset: DemoDataset, tmp_path
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-000025", "step-000040"}
 
 
-FULL_DISKS = """
-import resource, signal, sys
-from pidm_nav.cli import main
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-for size in (0, 100, 20_000):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-    try:
-        main(sys.argv[1:])
-    except SystemExit as end:
-        print(end.code, file=sys.stderr)
-"""
-
-
-def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, box: "Sandbox", tmp_path: Path) -> None:
     demos, out = tmp_path / "demos.npz", tmp_path / "run"
     save_demos(dataset, demos)
     train("bc", dataset, out=out, **TINY)
     before = contents(out)
     words = ["train", "--agent", "bc", "--demos", str(demos), "--out", str(out), "--force", "--steps", "4"]
     words += ["--log-every", "1", "--save-every", "2"]
-    done = subprocess.run([sys.executable, "-c", FULL_DISKS, *words], check=False, capture_output=True, text=True)
-    nothing, losses, state = done.stderr.split("\n2\n")[:3]
+    (none, nothing), (few, losses), (some, state) = box.run(["originals:fill_disks", *words], tmp_path).result
+    assert none == few == some == 2
     assert f"error: cannot write '{out}" in nothing
     assert f"error: cannot write '{out}/unfinished/losses.jsonl' (File too large)" in losses
     assert f"error: cannot write '{out}/unfinished/training.safetensors' (File too large)" in state
