@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -205,6 +206,8 @@ def serve() -> None:
         with contextlib.suppress(ImportError):  # of an extra that is not installed
             import_module(module)
     _warm_up()
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False  # or every child would take the server's torch apart
     sys.addaudithook(WATCH)
     gc.collect()
     gc.freeze()  # or the first collection of every child would copy all of the server's memory
