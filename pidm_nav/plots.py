@@ -225,10 +225,11 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     """Save a figure in the format that its file name's suffix says; equal figures give equal files."""
     check_figure_name(path)
     with atomic_file(path) as temporary:
-        _write(figure, temporary, Path(path).suffix[1:].lower())
+        write(figure, temporary, Path(path).suffix[1:].lower())
 
 
-def _write(figure: Figure, file: Path | io.BytesIO, kind: str, **settings: Any) -> None:
+def write(figure: Figure, file: Path | io.BytesIO, kind: str, **settings: Any) -> None:
+    """Write a figure in a format; what it looks like is settled when it is first written."""
     import matplotlib
     from matplotlib.axis import Tick
     from matplotlib.text import Text
@@ -238,6 +239,10 @@ def _write(figure: Figure, file: Path | io.BytesIO, kind: str, **settings: Any) 
     for text in set(figure.findobj(Text)) - numbers:  # names may hold dollar signs and control characters
         text.set(text=printable(text.get_text()), parse_math=False)
     rc: Any = {"svg.hashsalt": "pidm-nav", "pdf.fonttype": 42}
+    engine = figure.get_layout_engine()
+    if engine is not None:  # left to `savefig`, it would draw everything twice, in every format
+        engine.execute(figure)
+        figure.set_layout_engine(None)
     with matplotlib.rc_context(rc):
         figure.savefig(file, format=kind, metadata=undated.get(kind), **settings)
 
@@ -247,7 +252,7 @@ def png(figure: Figure, dpi: int = 90) -> bytes:
     from PIL import Image
 
     file, small = io.BytesIO(), io.BytesIO()
-    _write(figure, file, "png", dpi=dpi)
+    write(figure, file, "png", dpi=dpi)
     Image.open(file).convert("RGB").quantize(64).save(small, format="PNG", optimize=True)
     return small.getvalue()
 

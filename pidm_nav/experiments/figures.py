@@ -28,7 +28,6 @@ PAGE_STYLE: Any = {
     **STYLE,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
     "grid.color": INK,
-    "svg.hashsalt": "pidm-nav",
 }
 
 
@@ -143,9 +142,9 @@ def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
         ax.patch.set_visible(False)
         for artist in canvas.findobj():
             artist.set_clip_on(False)
-        file = io.StringIO()
-        canvas.savefig(file, format="svg", metadata={"Date": None})
-    text = file.getvalue().partition("<svg")[2]
+        file = io.BytesIO()
+        plots.write(canvas, file, "svg")
+    text = file.getvalue().decode().partition("<svg")[2]
     text = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", f"<svg{text}", flags=re.S)
     text = re.sub(r' (?:xmlns(?::\w+)?|version)="[^"]*"|font-family: [^;"]*;? ?', "", text)
     text = re.sub(r'(id="|href="#)', rf"\1{name}-", text)
