@@ -19,7 +19,7 @@ import yaml
 from sandbox import WATCH, Ended, Limits, Sandbox
 
 MAP = "##############\n#............#\n#.A....1.....#\n#............#\n#......##....#\n#......##..2.#\n##############\n"
-TINY = ["--encoder-sizes", "8", "--head-sizes", "8", "--steps", "4"]
+TINY = ["--encoder-sizes", "8", "--head-sizes", "8", "--steps", "4", "--eval-episodes", "0"]
 KINDS = {
     "bc": ["--agent", "bc", *TINY],
     "retrieval-bc": ["--agent", "retrieval-bc"],

@@ -22,7 +22,7 @@ from sandbox import MEGABYTE, Limits, Sandbox, leftovers, tree
 FILLER = "filler"
 LEAST = 1000  # bytes: below, not even the error could be kept in a file
 STORE = "MINARI_DATASETS_PATH"
-TRAIN = "train --agent bc --demos in/d.npz --steps 8"
+TRAIN = "train --agent bc --demos in/d.npz --steps 8 --eval-episodes 0"
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,7 @@ WRITERS = {
         "train --agent retrieval-bc --demos in/d.npz --num-demos 1 --out disk/run",
         only_whole=False,
     ),
-    "train state": Writer(
-        f"{TRAIN} --save-every 2 --eval-episodes 0 --out disk/run", "training.safetensors", only_whole=False
-    ),
+    "train state": Writer(f"{TRAIN} --save-every 2 --out disk/run", "training.safetensors", only_whole=False),
     "resume": Writer(
         "originals:resume_training in/d.npz disk/run",
         "disk/run",

@@ -527,7 +527,7 @@ def test_the_commands_train_and_evaluate(
 ) -> None:
     demos, out = str(tmp_path / "demos.npz"), tmp_path / "run"
     save_demos(dataset, demos)
-    small = ["--steps", "20", "--batch-size", "32"]
+    small = ["--steps", "20", "--batch-size", "32", "--eval-episodes", "0"]
     main(
         [
             "train",
