@@ -12,7 +12,7 @@ agent collides, and only the few that do are pushed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -151,13 +151,7 @@ class Physics:
         self.deadzone = float(deadzone)
         self.compiled = False  # whether arrays are moved by numba, which takes seconds to compile at the first step
         self._limits = layout.room_size[0] - 1.0, layout.room_size[1] - 1.0
-        push_x, push_y = _push_tables(layout)
-        self._shape = push_x.shape
-        grid = PAD * (self._shape[1] + 1), self._shape[1]  # the index of (0, 0) in the tables, and their height
-        tables = push_x.ravel(), push_y.ravel(), (np.maximum(push_x, push_y) > 0).ravel()
-        self._tables = *tables, *grid
-        # Bytes, because indexing them with an int is the fastest lookup in Python.
-        self._byte_tables = *(table.tobytes() for table in tables), *grid
+        self._shape, self._tables, self._byte_tables = _push_tables(layout)
 
     def move(
         self, x: Number, y: Number, action_x: Number, action_y: Number, noise_x: Number, noise_y: Number
@@ -215,8 +209,12 @@ def check_disturbance(noise_std: float, deadzone: float) -> None:
     check_number("deadzone", deadzone, 0, 0.99, whole=False)
 
 
-def _push_tables(layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return the pushes along x and y for each integer center, (width + 2 PAD, height + 2 PAD); 0 means no push."""
+@lru_cache(maxsize=16)  # environments on the same map share them
+def _push_tables(layout: Layout) -> tuple[tuple[int, int], Any, Any]:
+    """Tabulate the pushes for each integer center: the tables' shape, and what `push_out` takes as arrays and as bytes.
+
+    Those are the pushes along x and along y, whether there is one, the index of (0, 0) and the height of the tables.
+    """
     width, height = layout.room_size
     push_x = np.zeros((width + 2 * PAD, height + 2 * PAD), dtype=np.uint8)
     push_y = np.zeros_like(push_x)
@@ -225,4 +223,9 @@ def _push_tables(layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         vertical = wide > high  # a wide, flat overlap asks for a vertical push
         push_x[columns, lines] = np.maximum(push_x[columns, lines], np.where(vertical, 0, wide + 1))
         push_y[columns, lines] = np.maximum(push_y[columns, lines], np.where(vertical, high + 1, 0))
-    return push_x, push_y
+    tables = push_x.ravel(), push_y.ravel(), (np.maximum(push_x, push_y) > 0).ravel()
+    for table in tables:
+        table.setflags(write=False)
+    grid = PAD * (push_x.shape[1] + 1), push_x.shape[1]
+    # Bytes, because indexing them with an int is the fastest lookup in Python.
+    return push_x.shape, (*tables, *grid), (*(table.tobytes() for table in tables), *grid)
