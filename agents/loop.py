@@ -24,7 +24,7 @@ from torch.optim.swa_utils import update_bn
 
 from pidm_nav.agents.config import TrainConfig
 from pidm_nav.agents.encoders import Frozen
-from pidm_nav.agents.networks import make_adam
+from pidm_nav.agents.networks import Adam
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.agents.tensors import load_tensors, save_tensors
@@ -97,7 +97,7 @@ class Training:
         self.policy, self.config, self.folder = policy, config, folder
         self.samples = make_samples(policy, datasets, config)
         self.parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-        self.optimizer = make_adam(self.parameters, config.learning_rate)
+        self.optimizer = Adam(self.parameters)
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
         self.identity = fingerprint(policy, config, datasets, others)
 
@@ -146,9 +146,9 @@ class Training:
 
     def _state(self, step: int = 0) -> dict[str, Tensor]:
         """Return the tensors that all further steps depend on; batches depend on seed and step alone."""
-        moments = [self.optimizer.state[parameter] for parameter in self.parameters]
         tensors = {f"agent.{name}": tensor for name, tensor in self.policy.state_dict().items()}
-        tensors |= {f"optimizer.{index}.{name}": own[name] for index, own in enumerate(moments) for name in own}
+        for index, own in enumerate(self.optimizer.state):
+            tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in own.items()}
         tensors |= {f"average.{index}": tensor for index, tensor in enumerate(self.average)}
         return tensors | {"step": torch.tensor(step)}
 
@@ -167,17 +167,14 @@ class Training:
     def _step(self, step: int, chosen: Tensor) -> Tensor:
         """Take one gradient step and return the loss before it."""
         config = self.config
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.rate(step)
         measure = nn.L1Loss(reduction="none") if config.loss == "l1" else nn.MSELoss(reduction="none")
         rng = np.random.default_rng((config.seed * 1_000_003 + step) % 2**63)
         loss = self.policy.loss(self.samples, chosen, measure, rng)
-        self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         if config.gradient_clip is not None:
             foreach = self.parameters[0].is_cpu or None  # in one pass; elsewhere torch knows whether it can do that
             nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip, foreach=foreach)
-        self.optimizer.step()
+        self.optimizer.step(config.rate(step))
         if self.average:  # the first decays are smaller, or the random first weights would linger
             weight = 1 - min(config.average, (1 + step) / (10 + step))
             torch._foreach_lerp_(self.average, list[Tensor](self.parameters), weight)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.networks import Array, Remembering, Scale, check_rows, hidden_layers, make_adam
+from pidm_nav.agents.networks import Adam, Array, Remembering, Scale, check_rows, hidden_layers
 from pidm_nav.agents.retrieval import Distance, StateIndex
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -262,13 +262,11 @@ class LearnedPredictor(StatePredictor):
         usual = (futures - states).square().mean(dim=0).sqrt()
         self.change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
         generator = torch.Generator().manual_seed(self.seed)
-        optimizer = make_adam(list(self.network.parameters()), self.learning_rate)
+        optimizer = Adam(list(self.network.parameters()))
         for step in range(self.steps):
-            optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
             rows = torch.randint(len(states), (self.batch_size,), generator=generator)
-            optimizer.zero_grad()
             self.measure(states[rows], futures[rows]).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            optimizer.step(self.learning_rate * (1 - step / self.steps))
 
     @torch.no_grad()
     def predict(self, observations: Array, state: Any = None) -> Array:

@@ -22,7 +22,7 @@ from pidm_nav import load_demos, train
 from pidm_nav.console import print_table
 
 CASES = (("bc", "fast"), ("pidm", "fast"), ("chunking", "fast"), ("diffusion", "fast"), ("bc", "paper-fast"))
-PARTS = {"backward": "autograd::engine::evaluate_function: ", "optimizer": "Optimizer."}
+PARTS = {"backward": "autograd::engine::evaluate_function: ", "optimizer": "aten::_fused_adam_"}
 
 
 def matrix_peak(size: int = 1024, repeats: int = 20) -> float:

@@ -1,12 +1,14 @@
 """The networks: the paper's sizes, scaling by bounds or by data, exact batch norm statistics."""
 
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 from torch.optim.swa_utils import update_bn
 
 from pidm_nav.agents.bc import BC
-from pidm_nav.agents.networks import Encoder, Head, Scale
+from pidm_nav.agents.networks import Adam, Encoder, Head, Scale
 from pidm_nav.agents.pidm import PIDM, PIDMConfig
 
 STATE = spaces.Box(-32, 832, (14,), np.float32)
@@ -83,3 +85,24 @@ def test_recomputed_statistics_are_those_of_the_data() -> None:
 def test_head_stays_inside_the_action_range() -> None:
     outputs = Head(4, 2)(1e4 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0)))
     assert (outputs.abs() <= 1).all()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_adam_takes_the_steps_of_torch_s_own(fused: bool) -> None:
+    made = []
+    for own in (True, False):
+        rng = torch.Generator().manual_seed(0)
+        parameters = [nn.Parameter(torch.randn(shape, generator=rng)) for shape in ((3, 4), (4,), (2,))]
+        optimizer = Adam(parameters, fused) if own else torch.optim.Adam(parameters, fused=fused)
+        for step in range(5):
+            for parameter in parameters[: 2 + step % 2]:  # the last one has no gradient in every other step
+                parameter.grad = torch.randn(parameter.shape, generator=rng)
+            if isinstance(optimizer, Adam):
+                optimizer.step(0.1 * step)
+                assert all(parameter.grad is None for parameter in parameters)
+            else:
+                optimizer.param_groups[0]["lr"] = 0.1 * step
+                optimizer.step()
+                optimizer.zero_grad()
+        made.append(torch.cat([parameter.detach().flatten() for parameter in parameters]))
+    assert torch.equal(*made)
