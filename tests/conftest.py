@@ -30,11 +30,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the backgrou
 
 def pytest_collection_finish() -> None:
     """Keep what one test after another would make anew, and spare the garbage collector all that was imported."""
-    from tyro._docstrings import _ClassTokenization
-
     from pidm_nav.demos.experts import astar
 
-    _ClassTokenization.make = staticmethod(functools.cache(_ClassTokenization.make))
     astar.planner_for = functools.lru_cache(maxsize=64)(astar.Planner)  # of every map, speed and step
     gc.collect()
     gc.freeze()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import functools
 import gc
 import json
 import os
@@ -234,19 +233,13 @@ def serve() -> None:
 
 def _warm_up() -> None:
     """Run commands that leave behind what the next ones need, too."""
-    from tyro._docstrings import _ClassTokenization
+    from pidm_nav.cli import main
 
-    from pidm_nav.cli import COMMANDS, main
-
-    _ClassTokenization.make = staticmethod(functools.cache(_ClassTokenization.make))  # it would forget at each command
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet):
         os.chdir(folder)
         for command in WARM_UP:
             main(command.split())
-        for words in COMMANDS:
-            with contextlib.suppress(SystemExit):
-                main([*words.split(), "--help"])
         os.chdir(here)
 
 
