@@ -21,10 +21,8 @@ from pidm_nav.rollout import Policy, Rollout, Rows, act, check_policy
 from pidm_nav.tasks import find_task
 
 ROLLOUT_SEED = 2_000_000  # of the first episode; far from the seeds of demonstrations and evaluations
-STUDENTS = (
-    "bc",
-    "retrieval-bc",
-)  # the others learn from what follows a state, which here is not what the labels led to
+# the others learn from what follows a state, which here is not what the labels led to
+STUDENTS = ("bc", "retrieval-bc")
 
 
 def dagger(

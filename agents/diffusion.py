@@ -82,11 +82,10 @@ class Diffusion(NavPolicy):
         levels, size = self.config.noise_levels, self.config.chunk * self.action_size
         self.encoder, embedding = self.make_encoder(encoder)
         self.head = Head(embedding + size + LEVEL_FEATURES, size, self.config.head_sizes)
-        angles = (torch.arange(levels + 1) / levels + 0.008) / 1.008 * math.pi / 2
+        angles = (torch.arange(levels + 1, device="cpu") / levels + 0.008) / 1.008 * math.pi / 2
         signal = (angles.cos() / angles[0].cos()).clamp(0, 1)  # the cosine schedule of Nichol and Dhariwal, 2021
-        self.register_buffer(
-            "signal", signal, persistent=False
-        )  # part of the clean actions in each level, 1 in level 0
+        # part of the clean actions in each level, 1 in level 0
+        self.register_buffer("signal", signal, persistent=False)
 
     def forward(self, embeddings: Tensor, noisy: Tensor, levels: Tensor) -> Tensor:
         """Return clean chunks (N, chunk, A) for embeddings (N, E), noisy chunks and their noise levels (N,)."""

@@ -32,7 +32,6 @@ from typing import Any
 
 LIBRARIES = (
     "torch",
-    "torch._dynamo",
     "torch.optim.swa_utils",
     "safetensors.torch",
     "stable_baselines3",
