@@ -134,11 +134,14 @@ def short(task: str) -> str:
 def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
     """Draw what PIDM gains on BC against the share of the actions' variance that the next state explains."""
     figure, (ax,) = panels(1, width=7.6, height=4.8)
-    for row in (row for row in gains if row["agent"] == "pidm" and row["task"] != "all"):
+    shown = [row for row in gains if row["agent"] == "pidm" and row["task"] != "all"]
+    for index, row in enumerate(sorted(shown, key=lambda row: row["share"])):
         away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
         ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=agent_color("pidm"), capsize=2)
-        label = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8}  # upright: gaps are close together
-        ax.annotate(short(row["task"]), (row["share"], row["high"]), (0, 4), textcoords="offset points", **label)
+        # upright and by turns above and below, because gaps are close together
+        end, offset, side = (row["low"], -4, "top") if index % 2 else (row["high"], 4, "bottom")
+        place: Any = {"xytext": (0, offset), "textcoords": "offset points", "ha": "center", "va": side, "rotation": 90}
+        ax.annotate(short(row["task"]), (row["share"], end), fontsize=8, **place)
     ax.axhline(0, color="0.6", linewidth=0.8)
     ax.set(xscale="log", xlabel="Δ(s) as a share of Var(a|s), measured beforehand", ylabel="PIDM's score less BC's")
     set_ticks(ax.xaxis, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5))
