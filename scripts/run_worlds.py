@@ -142,6 +142,7 @@ def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
         end, offset, side = (row["low"], -4, "top") if index % 2 else (row["high"], 4, "bottom")
         place: Any = {"xytext": (0, offset), "textcoords": "offset points", "ha": "center", "va": side, "rotation": 90}
         ax.annotate(short(row["task"]), (row["share"], end), fontsize=8, **place)
+    ax.margins(y=0.3)  # for the names
     ax.axhline(0, color="0.6", linewidth=0.8)
     ax.set(xscale="log", xlabel="Δ(s) as a share of Var(a|s), measured beforehand", ylabel="PIDM's score less BC's")
     set_ticks(ax.xaxis, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5))
