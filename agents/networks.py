@@ -39,6 +39,7 @@ class Adam:
         place = device if self.fused else "cpu"  # of the number of steps, as torch would have it
         self.state: list[dict[str, Tensor]] = []
         for parameter in parameters:
+            parameter.grad = None  # a module of somebody else's may come with one
             moments = {name: torch.zeros_like(parameter, requires_grad=False) for name in ("exp_avg", "exp_avg_sq")}
             self.state.append({"step": torch.zeros((), dtype=torch.float32, device=place), **moments})
 
@@ -60,9 +61,10 @@ class Adam:
 def _can_fuse(device: torch.device) -> bool:
     """Return whether torch has the fused pass on a device, by trying it."""
     number = nn.Parameter(torch.zeros(1, device=device))
+    optimizer = Adam([number], fused=True)
     number.grad = torch.zeros_like(number)
     try:
-        Adam([number], fused=True).step(0.0)
+        optimizer.step(0.0)
     except RuntimeError:
         return False
     return True

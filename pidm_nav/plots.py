@@ -239,11 +239,12 @@ def write(figure: Figure, file: Path | io.BytesIO, kind: str, **settings: Any) -
     for text in set(figure.findobj(Text)) - numbers:  # names may hold dollar signs and control characters
         text.set(text=printable(text.get_text()), parse_math=False)
     rc: Any = {"svg.hashsalt": "pidm-nav", "pdf.fonttype": 42}
+    rc |= {"figure.autolayout": False, "figure.constrained_layout.use": False}  # or it could not be switched off
     engine = figure.get_layout_engine()
-    if engine is not None:  # left to `savefig`, it would draw everything twice, in every format
-        engine.execute(figure)
-        figure.set_layout_engine(None)
     with matplotlib.rc_context(rc):
+        if engine is not None:  # left to `savefig`, it would draw everything twice, in every format
+            engine.execute(figure)
+            figure.set_layout_engine(None)
         figure.savefig(file, format=kind, metadata=undated.get(kind), **settings)
 
 

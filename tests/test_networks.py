@@ -93,7 +93,9 @@ def test_adam_takes_the_steps_of_torch_s_own(fused: bool) -> None:
     for own in (True, False):
         rng = torch.Generator().manual_seed(0)
         parameters = [nn.Parameter(torch.randn(shape, generator=rng)) for shape in ((3, 4), (4,), (2,))]
+        parameters[0].grad = torch.ones(3, 4) if own else None
         optimizer = Adam(parameters, fused) if own else torch.optim.Adam(parameters, fused=fused)
+        assert all(parameter.grad is None for parameter in parameters), "one that it came with is forgotten"
         for step in range(5):
             for parameter in parameters[: 2 + step % 2]:  # the last one has no gradient in every other step
                 parameter.grad = torch.randn(parameter.shape, generator=rng)

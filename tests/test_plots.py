@@ -2,6 +2,7 @@
 
 import os
 
+import matplotlib
 import pytest
 
 from pidm_nav.plots import (
@@ -71,3 +72,14 @@ def test_other_formats_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"x.docx.*\.png, \.pdf or \.svg"):
         save_figure(panels(1)[0], tmp_path / "x.docx")
     assert not os.listdir(tmp_path)
+
+
+def test_a_figure_is_laid_out_once_whatever_the_user_s_settings(tmp_path):
+    with matplotlib.rc_context({"figure.autolayout": True}):
+        figure, (ax,) = panels(1)
+        figure.colorbar(ax.imshow([[0, 1]]), ax=ax)
+        places = [ax.get_position().bounds]
+        for suffix in ("png", "pdf", "svg"):
+            save_figure(figure, tmp_path / f"x.{suffix}")
+            places.append(ax.get_position().bounds)
+    assert places[0] != places[1] == places[2] == places[3]
