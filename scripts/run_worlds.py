@@ -114,16 +114,18 @@ def demonstrate(experts: Experts, env_kwargs: dict[str, Any], folder: Path) -> l
 
 def own_gains(results: Path) -> list[dict[str, Any]]:
     """Return the gains in the paper's four tasks from its human recordings, with the gaps measured there."""
-    with open(results / "one_demo" / "results.csv", encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("demonstrator") == "human"]
+    with open(results / "one_demo" / "gains.csv", encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["demonstrator"], row["baseline"]) == ("human", "bc")]
     with open(results / "analysis" / "gap.csv", encoding="utf-8", newline="") as file:
         gaps = {row["task"]: row for row in csv.DictReader(file) if row["demonstrator"] == "human"}
-    scores = {
-        Cell(int(row["seed"]), row["task"], int(row["demos"]), row["agent"]): float(row["goal_ratio"]) for row in rows
-    }
-    shares = {task: float(gap["corrected"]) / float(gap["variance"]) for task, gap in gaps.items()}
-    gains = [row for row in paired_gains(scores) if row["agent"] in AGENTS and row["task"] in shares]
-    return [{**row, "share": shares[row["task"]]} for row in gains]
+    gains: list[dict[str, Any]] = []
+    for row in rows:
+        agent, task = row["agent"], row["task"]
+        if agent in AGENTS and task in gaps:
+            share = float(gaps[task]["corrected"]) / float(gaps[task]["variance"])
+            numbers = {name: float(row[name]) for name in ("pairs", "ahead", "behind", "gain", "low", "high", "p")}
+            gains.append({"agent": agent, "task": task, **numbers, "share": share})
+    return gains
 
 
 def short(task: str) -> str:
