@@ -31,7 +31,7 @@ from pidm_nav.experiments import engines
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.engines import Outcome, Outcomes, attempt, run_local, run_ray
 from pidm_nav.experiments.report import write_report
-from pidm_nav.experiments.results import Cell, make_curves, open_folder, read_manifest, read_results
+from pidm_nav.experiments.results import Cell, make_curves, open_folder, paired_gains, read_manifest, read_results
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.sweep import Job, Sweep, run_job, run_sweep, sample_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
@@ -580,3 +580,17 @@ def test_ray_workers_that_are_killed_do_not_change_the_results(tiny: Sweep, tmp_
     run_sweep(replace(tiny, seeds=1), tmp_path / "killed", run)
     run_sweep(replace(tiny, seeds=1), tmp_path / "whole", here)
     assert len(scores(tmp_path / "killed")) == 4 and scores(tmp_path / "killed") == scores(tmp_path / "whole")
+
+
+def test_gains_pair_cells_with_bc_of_the_same_draw() -> None:
+    scores = {}
+    for seed in range(8):
+        for level in ("tour-3d", "four-room-3d"):
+            scores[Cell(seed, level, 5, "bc")] = seed / 10
+            scores[Cell(seed, level, 5, "pidm")] = seed / 10 + (0.1 if level == "tour-3d" else 0.0)
+    scores[Cell(99, "tour-3d", 5, "pidm")] = 1.0  # has no partner
+    everything, four_room, tour = paired_gains(scores)
+    assert (everything["task"], everything["pairs"], everything["ahead"], everything["behind"]) == ("all", 16, 8, 0)
+    assert everything["gain"] == pytest.approx(0.05) and everything["p"] < 0.05
+    assert four_room["p"] == 1.0 and four_room["gain"] == 0.0
+    assert tour["gain"] == pytest.approx(0.1) and tour["p"] == pytest.approx(2 / 2**8)
