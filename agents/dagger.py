@@ -15,9 +15,9 @@ from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.agents.train import env_arguments, train
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.episode import Episode
 from pidm_nav.limits import check_number
-from pidm_nav.rollout import Policy, Rollout, Rows, act, check_policy
+from pidm_nav.rollouts.episode import Episode
+from pidm_nav.rollouts.rollout import Policy, Rollout, Rows, act, check_policy
 from pidm_nav.tasks import find_task
 
 ROLLOUT_SEED = 2_000_000  # of the first episode; far from the seeds of demonstrations and evaluations

@@ -23,7 +23,7 @@ from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, encode, make_frame_encoder, output_size, shifted
 from pidm_nav.agents.networks import Array, Scale, check_rows
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.episode import Episode
+from pidm_nav.rollouts.episode import Episode
 
 Act = Callable[[Array, Any, NDArray[np.bool_]], tuple[Array, Any]]
 EMBEDDED = "embedded"  # the task of demonstrations whose images have become states

@@ -21,8 +21,8 @@ from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.networks import Array, Encoder, Remembering, Scale
 from pidm_nav.agents.observations import Observations, Samples
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.episode import Drawn
-from pidm_nav.evaluation import evaluate
+from pidm_nav.rollouts.episode import Plottable
+from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
     return np.allclose([own.low, own.high], [given.low, given.high])
 
 
-class NavPolicy(Remembering, Drawn, nn.Module, ABC):
+class NavPolicy(Remembering, Plottable, nn.Module, ABC):
     """An agent: raw observations in, actions inside the action space out, NumPy arrays on both sides.
 
     Args:
@@ -217,7 +217,7 @@ class NavPolicy(Remembering, Drawn, nn.Module, ABC):
 
     def plot(self) -> Figure:
         """Draw a few episodes of the agent in its task, where they take no time; the agent itself stays as it is."""
-        if not (task := TASKS[self.description["task"]]).shows_goals or self.vision is not None:
+        if not (task := TASKS[self.description["task"]]).has_2d_state or self.vision is not None:
             raise ValueError(f"rollouts of {task.name} take too long for a picture")
         return evaluate(copy.deepcopy(self), task, SHOWN, **self.description["env_kwargs"]).plot()
 

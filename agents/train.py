@@ -22,9 +22,9 @@ from pidm_nav.agents.encoders import is_trained
 from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, STATE_FILE, TENSORBOARD, OnCheckpoint, OnLog, Score, Training
 from pidm_nav.agents.policy import NavPolicy, agent_class, find_device, make_agent, torch_threads
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.evaluation import evaluate
 from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.limits import MAX_EPISODES, check_number
+from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import TASKS, find_task
 
 FRAME_PRESETS = ("pixels", "frozen")

@@ -19,7 +19,7 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert, planner_for
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.experts.routes import routes_for
-from pidm_nav.rollout import Policy
+from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.tasks import PAPER_TASKS, Task
 from pidm_nav.world2d.state import join_state
 

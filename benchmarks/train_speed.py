@@ -25,7 +25,7 @@ from pidm_nav.agents.networks import Encoder, Head
 from pidm_nav.agents.predictors import NearestNeighbor
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import load_demos
-from pidm_nav.evaluation import evaluate
+from pidm_nav.rollouts.evaluation import evaluate
 
 TARGET = 0.9
 FIRST_CHECKPOINT = 5_000

@@ -8,7 +8,7 @@ from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.experts.play import Play, play
 from pidm_nav.demos.formats import from_minari, load_demos, save_demos, to_minari
-from pidm_nav.episode import Episode
+from pidm_nav.rollouts.episode import Episode
 
 __all__ = [
     "AStarExpert",

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Any
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.rollout import Policy, Progress, episode_seeds, rollout
+from pidm_nav.rollouts.rollout import Policy, Progress, episode_seeds, rollout
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.version import __version__
 

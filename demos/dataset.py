@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.console import counted
-from pidm_nav.episode import Drawn, Episode
+from pidm_nav.rollouts.episode import Episode, Plottable
 from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
 
@@ -79,7 +79,7 @@ class Source(msgspec.Struct):
 
 
 @dataclass(frozen=True, eq=False)
-class DemoDataset(Drawn):
+class DemoDataset(Plottable):
     """Immutable episodes of one task, and how they were made."""
 
     task: str  # a task's name, "custom" for a map of one's own, or the id of any other environment

@@ -14,7 +14,7 @@ import msgspec
 from pidm_nav.demos.dataset import DemoDataset, check_environment
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.demos.replay import demo_episode
-from pidm_nav.episode import Episode
+from pidm_nav.rollouts.episode import Episode
 from pidm_nav.version import __version__
 
 

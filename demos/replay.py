@@ -12,8 +12,8 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.episode import Episode
-from pidm_nav.rollout import rollout
+from pidm_nav.rollouts.episode import Episode
+from pidm_nav.rollouts.rollout import rollout
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import MARGIN, Layout
 from pidm_nav.world2d.physics import SPEED, Physics
@@ -54,7 +54,7 @@ def demo_states(dataset: DemoDataset, index: int) -> NDArray[np.float32]:
     states = episode.infos.get("states", episode.observations)
     if states.ndim != 2 or len(states) != len(episode) + 1 or states.shape[1] < 2:
         raise ValueError("these demonstrations hold no states, but images or single numbers: positions are needed")
-    if not find_task(dataset.task).shows_goals:
+    if not find_task(dataset.task).has_2d_state:
         return states
     layout = demo_layout(dataset)
     if states.shape[1] >= state_size(layout.num_goals):
@@ -76,10 +76,10 @@ def demo_episode(dataset: DemoDataset, index: int) -> Episode:
 def demo_frames(dataset: DemoDataset, index: int, size: int) -> list[NDArray[np.uint8]]:
     """Return the pictures of an episode: its own, drawn over its map, or filmed while it is played again."""
     task, episode = find_task(dataset.task), demo_episode(dataset, index)
-    states = demo_states(dataset, index) if task.shows_goals else episode.observations
+    states = demo_states(dataset, index) if task.has_2d_state else episode.observations
     if states.ndim == 4 and states.shape[3] != 3:
         raise ValueError(f"images of shape {states.shape[1:]} cannot be drawn: they need three colors")
-    if task.shows_goals or states.ndim == 4 or episode.seed is None:
+    if task.has_2d_state or states.ndim == 4 or episode.seed is None:
         return task.draw(states, dataset.env_kwargs, size)
     frames: list[NDArray[np.uint8]] = []
     with _environment(dataset, 1, len(episode), "rgb_array") as env:
@@ -114,7 +114,7 @@ def check_demos(dataset: DemoDataset) -> Check:
     known = all(part.get("env_kwargs") == dataset.env_kwargs for part in dataset.parts)
     seeded = [index for index, episode in enumerate(dataset) if known and episode.seed is not None]
     others = sorted(set(range(len(dataset))) - set(seeded))
-    if dataset.env_kwargs.get("realtime") or (others and not task.shows_goals):
+    if dataset.env_kwargs.get("realtime") or (others and not task.has_2d_state):
         raise ValueError(f"episodes of {task.name} without a seed or in real time cannot be stepped again")
     mismatches = list(_resimulate(dataset, seeded)) if seeded else []
     for index in others:

@@ -50,7 +50,7 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
 def _trace(dataset: DemoDataset, episode: int, layout: Layout) -> NDArray[Any]:
     """Return the places (T+1, 2) of an episode in pixels of its map."""
     places = demo_states(dataset, episode)[:, POSITION]
-    if TASKS[dataset.task].shows_goals:
+    if TASKS[dataset.task].has_2d_state:
         return places
     from pidm_nav.world3d.levels import UNITS
 

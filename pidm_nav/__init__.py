@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from pidm_nav.comparison import Comparison
-from pidm_nav.episode import Drawn, Episode
-from pidm_nav.evaluation import EvalResult, evaluate
-from pidm_nav.rollout import Policy, Rollout, rollout
+from pidm_nav.rollouts.comparison import Comparison
+from pidm_nav.rollouts.episode import Episode, Plottable
+from pidm_nav.rollouts.evaluation import EvalResult, evaluate
+from pidm_nav.rollouts.rollout import Policy, Rollout, rollout
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
 from pidm_nav.version import __version__
 from pidm_nav.world2d.env import NavEnv
@@ -73,4 +73,4 @@ def _pictures() -> Any:
 
 
 _register()
-Drawn.pictures = staticmethod(_pictures)
+Plottable.pictures = staticmethod(_pictures)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from pidm_nav.comparison import Comparison
 from pidm_nav.demos.dataset import DemoDataset, infer_task
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.episode import Episode
-from pidm_nav.evaluation import EvalResult
 from pidm_nav.plots import demonstrator_title, draw_episodes, html, panels, plot_episodes, task_title
+from pidm_nav.rollouts.comparison import Comparison
+from pidm_nav.rollouts.episode import Episode
+from pidm_nav.rollouts.evaluation import EvalResult
 from pidm_nav.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -51,6 +51,6 @@ def _(comparison: Comparison) -> Figure:
 def _(dataset: DemoDataset) -> Figure:
     task = TASKS.get(dataset.task)
     placed = all(episode.infos.get("states", episode.observations).ndim == 2 for episode in dataset)
-    if task is not None and task.shows_goals and placed:
+    if task is not None and task.has_2d_state and placed:
         return plot_traces({demonstrator_title(dataset): dataset})
     return plot_episodes(dataset.episodes, None, task_title(dataset.task))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
     from pidm_nav.demos.dataset import DemoDataset
-    from pidm_nav.episode import Episode
+    from pidm_nav.rollouts.episode import Episode
     from pidm_nav.world2d.layout import Layout
 
 AGENT_TITLES = {  # of agents, and of the variants of them that sweeps know by name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pidm_nav.demos.experts import EXPERTS, make_expert
 from pidm_nav.limits import suggestion
-from pidm_nav.rollout import Policy
+from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.tasks import Task
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ class Task:
     entry_point: str | None = None  # the environment, as module:class
     vector_entry_point: str | None = None  # the environment that steps all rows at once, if there is one
     rows: int = 16  # the largest number of episodes that are rolled out at once
-    shows_goals: bool = False  # whether the state vector is that of world2d/state.py
+    has_2d_state: bool = False  # whether the state vector is that of world2d/state.py
     flags: tuple[int, int] | None = None  # first column and stride of the reached flags in the state vector
     dynamics: frozenset[str] = frozenset()  # the arguments that change neither the map nor the observations
     experts: tuple[str, ...] = ()  # names of the experts that can play it; the first is the default
@@ -107,7 +107,7 @@ class Task:
         if states.ndim == 4:
             times = max(round(size / states.shape[2]), 1)
             return [frame.repeat(times, axis=0).repeat(times, axis=1) for frame in states]
-        if not self.shows_goals:
+        if not self.has_2d_state:
             raise ValueError(f"an episode of {self.name} cannot be drawn from its states: record image observations")
         return list(resolve_name("pidm_nav.world2d.render:draw_states")(self.layout(env_kwargs), states, size))
 
@@ -173,7 +173,7 @@ _2D: dict[str, Any] = {
     "entry_point": "pidm_nav.world2d.env:NavEnv",
     "vector_entry_point": "pidm_nav.world2d.vector:NavVectorEnv",
     "rows": 1024,
-    "shows_goals": True,
+    "has_2d_state": True,
     "flags": (4, 3),
     "dynamics": frozenset({"noise_std", "clip_noise", "deadzone"}),
     "experts": ("astar", "human-like"),

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pidm_nav import PAPER_TASKS, __version__, evaluate, load_demos, train
-from pidm_nav.evaluation import mean_interval
 from pidm_nav.files import write_json
+from pidm_nav.rollouts.evaluation import mean_interval
 
 DATA = Path(__file__).parents[1] / "agents" / "data"
 SEED, EPISODES, EVALUATION_SEED = 0, 50, 1_000_000

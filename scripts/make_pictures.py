@@ -35,8 +35,8 @@ from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_layout
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.evaluation import evaluate
 from pidm_nav.plots import AGENT_COLORS, DEMONSTRATOR_COLORS, draw_room, panels, save_figure
+from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.state import POSITION
 

@@ -24,7 +24,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.rollout import rollout
+from pidm_nav.rollouts.rollout import rollout
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.state import POSITION, REACHED
 

@@ -37,7 +37,7 @@ from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, make_curves,
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import write_rows
 from pidm_nav.plots import agent_color, panels, save_figure, set_ticks, task_title, tidy
-from pidm_nav.rollout import Policy
+from pidm_nav.rollouts.rollout import Policy
 
 ROOT = Path(__file__).parents[1]
 AGENTS = ("bc", "chunking", "diffusion", "pidm", "pidm-play")

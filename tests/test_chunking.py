@@ -14,7 +14,7 @@ from pidm_nav.agents.loop import make_samples
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.evaluation import evaluate
+from pidm_nav.rollouts.evaluation import evaluate
 
 TINY: dict[str, Any] = {"steps": 5, "batch_size": 32, "encoder_sizes": (16,), "head_sizes": (16,), "chunk": 4}
 

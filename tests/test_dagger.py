@@ -15,7 +15,7 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.formats import save_demos
-from pidm_nav.evaluation import evaluate
+from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import find_task
 
 TINY: dict[str, Any] = {"steps": 40, "batch_size": 32, "encoder_sizes": (32,), "head_sizes": (16,)}

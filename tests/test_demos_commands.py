@@ -19,7 +19,7 @@ from pidm_nav.demos import DemoDataset, Episode, collect, edit_demos, load_demos
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
 from pidm_nav.files import only_writer
-from pidm_nav.rollout import rollout
+from pidm_nav.rollouts.rollout import rollout
 
 MAP = "##########\n#........#\n#..A.....#\n#....##..#\n#..2....1#\n##########\n"
 

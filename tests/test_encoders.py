@@ -26,7 +26,7 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.formats.npz import load_demos, save_demos
-from pidm_nav.evaluation import evaluate
+from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.render import render_state

@@ -17,12 +17,12 @@ from PIL import Image
 
 from pidm_nav.agents import load_agent
 from pidm_nav.cli import main
-from pidm_nav.evaluation import evaluate
 from pidm_nav.experiments import quickstart
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import attempt
 from pidm_nav.experiments.results import read_results
 from pidm_nav.files import only_writer
+from pidm_nav.rollouts.evaluation import evaluate
 
 PLAN = quickstart.FAST
 TRAININGS = 2 * PLAN.seeds * (len(PLAN.num_demos) + len(PLAN.astar_num_demos))

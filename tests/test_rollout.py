@@ -11,7 +11,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from pidm_nav import PAPER_TASKS, AStarExpert, HumanLikePlayer, Rollout, collect, evaluate, find_task, rollout
-from pidm_nav.rollout import Ending
+from pidm_nav.rollouts.rollout import Ending
 from pidm_nav.tasks import task_name
 
 LANE = {"layout": "............\n.A.1.2..3...\n............\n", "room_size": [600, 150]}

@@ -14,7 +14,7 @@ from pidm_nav.agents import BC, load_agent, train
 from pidm_nav.agents.sb3 import AgentPolicy, CriticFirst, GoalRatio, to_agent, to_ppo
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.evaluation import evaluate
+from pidm_nav.rollouts.evaluation import evaluate
 
 ENV_ID = "PIDMNav-FourRoom-v0"
 SHORT: dict[str, Any] = {"n_steps": 32, "batch_size": 64, "n_epochs": 2, "seed": 0}

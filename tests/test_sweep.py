@@ -26,7 +26,6 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.play import Play
 from pidm_nav.demos.formats.npz import save_demos
-from pidm_nav.evaluation import EvalResult
 from pidm_nav.experiments import engines
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.engines import Outcome, Outcomes, attempt, run_local, run_ray
@@ -35,6 +34,7 @@ from pidm_nav.experiments.results import Cell, make_curves, open_folder, paired_
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.sweep import Job, Sweep, run_job, run_sweep, sample_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
+from pidm_nav.rollouts.evaluation import EvalResult
 from pidm_nav.tasks import PAPER_TASKS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from pidm_nav.rollout import Policy
+from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.world2d.layout import Layout
 

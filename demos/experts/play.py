@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.rollout import Progress
+from pidm_nav.rollouts.rollout import Progress
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.world2d.layout import Layout
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, size_of
-from pidm_nav.episode import Episode
 from pidm_nav.files import temporary_folder
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
+from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import find_task, unflatten
 
 ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store

@@ -32,9 +32,9 @@ from pidm_nav.demos.dataset import DemoDataset, infer_task
 from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
 from pidm_nav.demos.formats.robomimic import SUFFIXES, from_robomimic, import_h5py, to_robomimic
 from pidm_nav.demos.formats.schema import Origin, TooLarge, check_size
-from pidm_nav.episode import Episode
 from pidm_nav.files import atomic_file, writable_folder
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS, MAX_NUMBERS
+from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS, task_name
 from pidm_nav.world2d.state import REACHED, has_goal_flags
 

@@ -13,7 +13,7 @@ import msgspec
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.npz import RECORDED_DYNAMICS, read_arrays, recorded_episode
-from pidm_nav.episode import Episode
+from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import goals_of

@@ -25,9 +25,9 @@ import numpy as np
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, size_of
-from pidm_nav.episode import Episode
 from pidm_nav.files import write_bytes
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
+from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import TASKS
 
 SUFFIXES = (".hdf5", ".h5")

@@ -10,8 +10,8 @@ from typing import Any
 
 from pidm_nav.demos.dataset import DemoDataset, check_environment
 from pidm_nav.demos.formats.npz import load_demos, save_demos
-from pidm_nav.episode import Episode
 from pidm_nav.files import only_writer, writable_folder
+from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import Task
 from pidm_nav.version import __version__
 

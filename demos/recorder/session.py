@@ -62,8 +62,8 @@ class Session:
         if rules.episodes is not None:
             check_number("--rounds" if file is None else "--episodes", rules.episodes, 1, MAX_EPISODES)
         self.task, self.rules, self.file, self.rival = task, rules, file, rival
-        self.layout = task.layout(env_kwargs) if task.shows_goals else None  # the map, where it is drawn from states
-        render_mode = None if task.shows_goals else "rgb_array"
+        self.layout = task.layout(env_kwargs) if task.has_2d_state else None  # the map, where it is drawn from states
+        render_mode = None if task.has_2d_state else "rgb_array"
         self.person = Person(task, task.make_vec(1, render_mode=render_mode, **env_kwargs))
         self._players: list[Player] = [self.person] if rival is None else [self.person, rival]
         self.kept = 0

@@ -53,7 +53,7 @@ class Finding:
 
 def has_states(dataset: DemoDataset) -> bool:
     """Return whether a dataset is of a 2D task, whose states show the goals and whose map can be drawn."""
-    return dataset.task in TASKS and TASKS[dataset.task].shows_goals
+    return dataset.task in TASKS and TASKS[dataset.task].has_2d_state
 
 
 def map_of(dataset: DemoDataset) -> Layout:

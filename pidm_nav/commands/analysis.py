@@ -20,7 +20,7 @@ from pidm_nav.console import print_table, progress_bar, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import writable_folder, write_rows
 from pidm_nav.plots import save_figure, task_title
-from pidm_nav.rollout import episode_seeds
+from pidm_nav.rollouts.rollout import episode_seeds
 from pidm_nav.tasks import find_task
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pidm_nav.demos.experts.play import anywhere
 from pidm_nav.demos.formats import check_output, load_demos, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
 from pidm_nav.files import only_writer
-from pidm_nav.rollout import episode_seeds
+from pidm_nav.rollouts.rollout import episode_seeds
 from pidm_nav.tasks import TASKS, find_task
 from pidm_nav.video import check_video_name, write_video
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import tyro
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
-from pidm_nav.comparison import Comparison
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.experts import EXPERTS
-from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.files import writable_folder, write_json, write_rows
 from pidm_nav.limits import check_number
 from pidm_nav.policies import OBSERVED, load_named, named_expert, packaged_agents
-from pidm_nav.rollout import Policy, episode_seeds, rollout
+from pidm_nav.rollouts.comparison import Comparison
+from pidm_nav.rollouts.evaluation import EvalResult, evaluate
+from pidm_nav.rollouts.rollout import Policy, episode_seeds, rollout
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, require_display
 

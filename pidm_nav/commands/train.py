@@ -118,7 +118,7 @@ class Train:
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}
         began = time.perf_counter()
-        cheap = find_task(dataset.task).shows_goals and dataset[0].observations.ndim == 2
+        cheap = find_task(dataset.task).has_2d_state and dataset[0].observations.ndim == 2
         rollouts = (10 if cheap else 0) if self.eval_episodes is None else self.eval_episodes
         more |= {"preset": settings, "out": folder, "overwrite": self.force, "progress": True}
         more |= {"device": self.device, "eval_episodes": rollouts}

@@ -22,11 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.comparison import Comparison
 from pidm_nav.console import Advance, counted, say
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
@@ -34,6 +32,8 @@ from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import EVALUATION_SEED, TRAINED_WITH, Sweep, run_job, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
+from pidm_nav.rollouts.comparison import Comparison
+from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.tasks import find_task
 from pidm_nav.version import __version__
 from pidm_nav.video import write_video

@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 
 from pidm_nav.demos.dataset import Summary
-from pidm_nav.evaluation import mean_interval
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.files import only_writer, writable_folder, write_json
+from pidm_nav.rollouts.evaluation import mean_interval
 from pidm_nav.tasks import TASKS
 
 MANIFEST = "manifest.json"

@@ -24,13 +24,13 @@ from gymnasium.envs.registration import EnvSpec
 from tyro.constructors import PrimitiveConstructorSpec
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.evaluation import EvalResult, evaluate
 from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
 from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.files import write_text
+from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.tasks import find_task
 from pidm_nav.version import __version__
 

@@ -136,7 +136,7 @@ def make_app(folder: Path, token: str) -> ASGIApp:
         tasks = [
             {"name": task.name, "title": task.title, "experts": task.experts}
             for task in TASKS.values()
-            if task.shows_goals or find_spec("vizdoom")
+            if task.has_2d_state or find_spec("vizdoom")
         ]
         recordings, agents = await asyncio.to_thread(lambda: (place.recordings(), place.agents()))
         content = {"version": __version__, "folder": place.path.name, "tasks": tasks}
@@ -144,7 +144,7 @@ def make_app(folder: Path, token: str) -> ASGIApp:
 
     async def world(request: Request) -> Response:
         task, env_kwargs = msgspec.json.decode(await _body(request, MOST_MESSAGE), type=World).resolve()
-        layout = task.layout(env_kwargs) if task.shows_goals else None
+        layout = task.layout(env_kwargs) if task.has_2d_state else None
         return _json({"task": task.name, "title": task.title, "map": picture(layout)})
 
     async def upload(request: Request) -> Response:

@@ -99,7 +99,7 @@ class Trainings:
                 "wait for them, or stop one"
             )
         demos = self.folder.demos(request.demos)
-        drawn = find_task(load_demos(demos).task).shows_goals  # others take long to play
+        drawn = find_task(load_demos(demos).task).has_2d_state  # others take long to play
         started = []
         for agent in request.agents:
             out = self.folder.new_run(request.task, agent, request.num_demos or 0)

@@ -13,7 +13,7 @@ from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.players import Rival, make_rival
 from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.policies import load_named
-from pidm_nav.rollout import Policy, Rollout
+from pidm_nav.rollouts.rollout import Policy, Rollout
 from pidm_nav.studio.folder import Folder, World, picture
 from pidm_nav.studio.play import see
 from pidm_nav.world2d.physics import SPEED
@@ -117,7 +117,7 @@ class Watch:
         if not 1 <= len(ask.players) <= MOST_PLAYERS:
             raise ValueError(f"{len(ask.players)} players were chosen: choose 1 to {MOST_PLAYERS}")
         self.task, env_kwargs = ask.world.resolve()
-        self.layout = self.task.layout(env_kwargs) if self.task.shows_goals else None
+        self.layout = self.task.layout(env_kwargs) if self.task.has_2d_state else None
         self._free = None if self.layout is None else np.argwhere(self.layout.free())
         mode = "rgb_array" if self.layout is None else None
         chosen = [name if name in EXPERTS else load_named(str(folder.agent(name))) for name in ask.players]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.goal_env import GoalEnv, RenderMode, read_action
+from pidm_nav.ordered_goals import OrderedGoalsEnv, RenderMode, read_action
 from pidm_nav.world2d.state import REACHED, split_state
 from pidm_nav.world2d.world import State, World
 
 
-class NavEnv(GoalEnv):
+class NavEnv(OrderedGoalsEnv):
     """Touch a series of goals in order, moving with a noisy velocity between walls that the agent bounces off.
 
     ## Ids

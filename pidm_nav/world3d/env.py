@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pidm_nav.goal_env import GoalEnv, RenderMode, read_action
 from pidm_nav.limits import check_number
+from pidm_nav.ordered_goals import OrderedGoalsEnv, RenderMode, read_action
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.physics import check_disturbance
 from pidm_nav.world3d.engine import SCREEN, TICS_PER_SECOND, Engine, Pose, import_vizdoom
@@ -58,7 +58,7 @@ class World3D:
             raise ValueError(f"drop_frames is {self.drop_frames}: it must be at least 0 and below 1")
 
 
-class NavEnv3D(GoalEnv):
+class NavEnv3D(OrderedGoalsEnv):
     """Pass a series of milestones in order through a 3D level, seen over the walker's shoulder.
 
     ## Ids
@@ -107,7 +107,7 @@ class NavEnv3D(GoalEnv):
     `pidm_nav.world3d.env.World3D`, such as `noise_std=0.2` and `image_size=96`.
     """
 
-    metadata: dict[str, Any] = {**GoalEnv.metadata, "render_fps": 12}  # noqa: RUF012
+    metadata: dict[str, Any] = {**OrderedGoalsEnv.metadata, "render_fps": 12}  # noqa: RUF012
 
     def __init__(self, render_mode: RenderMode | None = None, **arguments: Any) -> None:
         self.world = world = World3D(**arguments)

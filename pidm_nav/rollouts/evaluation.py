@@ -11,16 +11,16 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.episode import Drawn, Episode
 from pidm_nav.limits import check_number
-from pidm_nav.rollout import Ending, Policy, Progress, Rollout, episode_seeds, rollout
+from pidm_nav.rollouts.episode import Episode, Plottable
+from pidm_nav.rollouts.rollout import Ending, Policy, Progress, Rollout, episode_seeds, rollout
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import Clip, write_video
 from pidm_nav.world2d.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)
-class EvalResult(Drawn):
+class EvalResult(Plottable):
     """The results of E episodes of a policy; every array is (E,)."""
 
     task: Task
@@ -91,7 +91,7 @@ class EvalResult(Drawn):
     def drawn_layout(self) -> Layout | None:
         """The map that the episodes' states are places on, if there is one."""
         self._check_kept()
-        return self.task.layout(self.env_kwargs) if self.task.shows_goals else None
+        return self.task.layout(self.env_kwargs) if self.task.has_2d_state else None
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per episode, of plain JSON types."""
@@ -117,7 +117,7 @@ class EvalResult(Drawn):
             raise ValueError(f"there is no episode {episode}: choose one from 0 to {len(self.endings) - 1}")
         if episode in self.film:
             return self.film[episode]
-        if not self.task.shows_goals:
+        if not self.task.has_2d_state:
             raise ValueError(f"episode {episode} was not filmed: call evaluate(..., film={episode})")
         self._check_kept()
         return self.task.draw(self.episodes[episode].observations, self.env_kwargs, size)
@@ -179,7 +179,7 @@ def evaluate(
     seeds = episode_seeds(episodes, seed)
     if film is not None:
         check_number("the episode to film", film, 0, episodes - 1)
-    films: dict[int, list[NDArray[np.uint8]]] = {} if film is None or task.shows_goals else {film: []}
+    films: dict[int, list[NDArray[np.uint8]]] = {} if film is None or task.has_2d_state else {film: []}
     endings: list[Ending] = []
 
     def watch(running: Rollout) -> None:

@@ -14,7 +14,7 @@ from pidm_nav.video import Window
 RenderMode = Literal["human", "rgb_array"]
 
 
-class GoalEnv(gym.Env[NDArray[Any], NDArray[Any]]):
+class OrderedGoalsEnv(gym.Env[NDArray[Any], NDArray[Any]]):
     """An environment with goals to reach in order; subclasses define how it moves and how it is drawn."""
 
     metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 30}  # noqa: RUF012

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.console import counted
-from pidm_nav.episode import Drawn
-from pidm_nav.evaluation import EvalResult, mean_interval
+from pidm_nav.rollouts.episode import Plottable
+from pidm_nav.rollouts.evaluation import EvalResult, mean_interval
 from pidm_nav.video import Clip, side_by_side, write_video
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Drawn):
+class Comparison(Plottable):
     """Results of several policies in the same episodes, by name; each is compared with the first.
 
     The test is Wilcoxon's signed-rank test on the differences episode by episode. It tells whether these very agents

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 LARGEST = 1e9  # the largest number in observations and actions; training squares and sums them in float32
 
 
-class Drawn:
+class Plottable:
     """Something that can be drawn as episodes, such as a result; notebooks show it with a small picture.
 
     What is drawn does not know how. That is in `pidm_nav.pictures`, which knows all of it and which the package hands
@@ -38,7 +38,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class Episode(Drawn):
+class Episode(Plottable):
     """One episode of T steps; its arrays are checked once and read-only."""
 
     observations: Array  # (T+1, D) float32; or (T+1, H, W, C) uint8 images

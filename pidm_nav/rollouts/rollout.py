@@ -16,8 +16,8 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pidm_nav.episode import Episode
 from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
+from pidm_nav.rollouts.episode import Episode
 
 Array = NDArray[Any]
 Rows = VectorEnv[Any, Any, Any]

@@ -1,0 +1,1 @@
+"""What happened in episodes, and how good it was: any policy in any vector environment."""
