@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import update_bn
 
 from pidm_nav.agents.config import TrainConfig
 from pidm_nav.agents.encoders import Frozen
-from pidm_nav.agents.networks import Adam
+from pidm_nav.agents.networks import Adam, recompute_batchnorm
 from pidm_nav.agents.observations import Samples
 from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.agents.tensors import load_tensors, save_tensors
@@ -213,7 +212,7 @@ class Training:
         encoder = getattr(self.policy, "encoder", None)
         if self.config.exact_statistics and isinstance(encoder, nn.Module):
             # running averages lag behind weights that still change, which shows after a short training
-            update_bn(self.samples.states.batches(STATISTICS_BATCH), encoder)
+            recompute_batchnorm(encoder, lambda: self.samples.states.batches(STATISTICS_BATCH))
         self.policy.eval()
 
 

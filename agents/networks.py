@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -68,6 +68,31 @@ def _can_fuse(device: torch.device) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+@torch.no_grad()
+def recompute_batchnorm(encoder: nn.Module, batches: Callable[[], Iterable[Tensor]]) -> None:
+    """Set the statistics of each batch norm to the mean and variance over all rows of its inputs.
+
+    Running averages lag behind weights that still change, which shows after a short training run. Batches may have any
+    size, as rows are pooled. Layers are set in order: the inputs of a later one depend on the earlier ones.
+    """
+    encoder.eval()
+    for norm in [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]:
+        sums = torch.zeros(3, norm.num_features, dtype=torch.float64)  # count, sum and sum of squares per feature
+
+        def add(module: nn.Module, inputs: tuple[Tensor, ...], sums: Tensor = sums) -> None:
+            rows = inputs[0].transpose(0, 1).flatten(1).double().cpu()  # (features, rows)
+            sums += torch.stack([torch.ones_like(rows), rows, rows.square()]).sum(dim=2)
+
+        with norm.register_forward_pre_hook(add):
+            for states in batches():
+                encoder(states)
+        count, mean = sums[0], sums[1] / sums[0]
+        variance = (sums[2] / count - mean.square()).clamp(min=0) * count / (count - 1).clamp(min=1)
+        if norm.running_mean is not None and norm.running_var is not None:
+            norm.running_mean.copy_(mean)
+            norm.running_var.copy_(variance)
 
 
 def check_rows(state: Any, shape: tuple[int, ...]) -> None:

@@ -5,10 +5,9 @@ import pytest
 import torch
 from gymnasium import spaces
 from torch import nn
-from torch.optim.swa_utils import update_bn
 
 from pidm_nav.agents.bc import BC
-from pidm_nav.agents.networks import Adam, Encoder, Head, Scale
+from pidm_nav.agents.networks import Adam, Encoder, Head, Scale, recompute_batchnorm
 from pidm_nav.agents.pidm import PIDM, PIDMConfig
 
 STATE = spaces.Box(-32, 832, (14,), np.float32)
@@ -67,21 +66,6 @@ def test_reach_spreads_positions_but_not_flags_and_constants_vanish() -> None:
     assert np.allclose(scale(torch.tensor(values)).numpy(), [[-8, 0, -1, -8], [8, 0, 1, 8]])
 
 
-def test_recomputed_statistics_are_those_of_the_data() -> None:
-    encoder = Encoder(3, (16, 8))
-    data = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-    norm = encoder.norm
-    update_bn([data], encoder)
-    with torch.no_grad():
-        before_norm = encoder.layers(data)
-    assert torch.allclose(norm.running_mean, before_norm.mean(dim=0), atol=1e-6)
-    assert torch.allclose(norm.running_var, before_norm.var(dim=0), atol=1e-6)
-    assert norm.momentum == 0.1
-    with torch.no_grad():
-        normalised = encoder.eval()(data)
-    assert torch.allclose(normalised.mean(dim=0), torch.zeros(8), atol=1e-5)
-
-
 def test_head_stays_inside_the_action_range() -> None:
     outputs = Head(4, 2)(1e4 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0)))
     assert (outputs.abs() <= 1).all()
@@ -108,3 +92,27 @@ def test_adam_takes_the_steps_of_torch_s_own(fused: bool) -> None:
                 optimizer.zero_grad()
         made.append(torch.cat([parameter.detach().flatten() for parameter in parameters]))
     assert torch.equal(*made)
+
+
+@pytest.mark.parametrize("sizes", [(4096, 1), (4096, 630), (3, 3, 1), (1,)])
+def test_batchnorm_statistics_weigh_rows_not_batches(sizes: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(2, (4, 3))
+    batches = [torch.randn(size, 2) + index for index, size in enumerate(sizes)]
+    recompute_batchnorm(encoder, lambda: batches)
+    with torch.no_grad():
+        inputs = encoder.layers(torch.cat(batches)).double()
+    torch.testing.assert_close(encoder.norm.running_mean.double(), inputs.mean(dim=0), rtol=1e-5, atol=1e-6)
+    variance = inputs.var(dim=0) if len(inputs) > 1 else torch.zeros(3).double()
+    torch.testing.assert_close(encoder.norm.running_var.double(), variance, rtol=1e-5, atol=1e-6)
+
+
+def test_each_of_several_batchnorms_has_the_statistics_of_its_own_inputs() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4), nn.ReLU(), nn.BatchNorm1d(4))
+    states = 5 + 2 * torch.randn(500, 3)
+    recompute_batchnorm(network, lambda: torch.split(states, 300))
+    with torch.no_grad():
+        outputs = network(states)
+    torch.testing.assert_close(outputs.mean(dim=0), torch.zeros(4), rtol=0, atol=1e-4)
+    torch.testing.assert_close(outputs.var(dim=0), torch.ones(4), rtol=1e-3, atol=1e-3)
