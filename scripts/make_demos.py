@@ -4,8 +4,9 @@
     python scripts/make_demos.py --compare FOLDER         prints the table of docs/experts.md; FOLDER holds the
                                                           paper's recordings as {four_room,...}_human.npz
 
-The dynamics are those of the paper's recordings (`clip_noise=False`). The same version of NumPy and SciPy gives the
-same files.
+The files are made with the environment's defaults, so that they can be merged with a user's own recordings. The
+comparison plays new episodes with the dynamics of the paper's recordings (`clip_noise=False`). The same version of
+NumPy and SciPy gives the same files.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROWS = {
     "length, min to max": "{0.min_length} to {0.max_length}",
     "stick deflection, mean": "{0.deflection:.3f}",
     "stick deflection, std": "{0.deflection_std:.3f}",
-    "stick change a step": "{0.stick_change:.3f}",
+    "stick change per step": "{0.stick_change:.3f}",
     "action variance near goals": "{0.variance_near:.2f}",
     "action variance elsewhere": "{0.variance_far:.2f}",
     "in the same place, near goals": "{0.spread_near:.2f}",
@@ -40,7 +41,7 @@ def make() -> None:
     for task in PAPER_TASKS:
         for policy in (AStarExpert(task), HumanLikePlayer(task)):
             made_by = policy.settings["expert"]
-            demos = collect(policy, task, EPISODES, made_by=made_by, clip_noise=False)
+            demos = collect(policy, task, EPISODES, made_by=made_by)
             save_demos(demos, DATA / f"{task}_{made_by}.npz")
             print(f"{task}/{made_by}: {demos.summary()}")
 
@@ -49,7 +50,7 @@ def compare(folder: Path) -> None:
     columns: list[PlayStatistics] = []
     for task in PAPER_TASKS:
         columns.append(play_statistics(load_demos(folder / f"{task.replace('-', '_')}_human.npz")))
-        columns.append(play_statistics(load_demos(f"{task}/human-like")))
+        columns.append(play_statistics(collect(HumanLikePlayer(task), task, EPISODES, clip_noise=False)))
     print("| |", " | ".join(f"{task.title} person | script" for task in PAPER_TASKS.values()), "|")
     print("|---|" + "---|" * len(columns))
     for name, form in ROWS.items():

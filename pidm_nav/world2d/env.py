@@ -66,7 +66,7 @@ class NavEnv(OrderedGoalsEnv):
         self._goals: list[list[float]] = []
         self._state: State = np.empty(0, np.float32)  # empty until the first reset
         self._trace: list[tuple[float, float]] = []
-        self._noise: list[complex] = []  # what is left of the block, the next step's last
+        self._noise: list[list[float]] = []  # what is left of the block, the next step's last
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -88,9 +88,9 @@ class NavEnv(OrderedGoalsEnv):
         action_x, action_y = read_action(action, ("velocity along x", "velocity along y"))
         if not self._noise:
             self._noise = self.world.draw_noise([self.np_random])[0, ::-1].tolist()
-        noise = self._noise.pop()
+        noise_x, noise_y = self._noise.pop()
         physics, goal = self.world.physics, self._goals_reached
-        self._x, self._y = x, y = physics.move(self._x, self._y, action_x, action_y, noise.real, noise.imag)
+        self._x, self._y = x, y = physics.move(self._x, self._y, action_x, action_y, noise_x, noise_y)
         self._state[0], self._state[1] = x, y
         reached = goal < self.num_goals and physics.touches(x, y, *self._goals[goal])
         if reached:

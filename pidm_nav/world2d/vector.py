@@ -79,10 +79,8 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         self._begun = False  # whether there has been a reset
         self._rngs: dict[int, np.random.Generator] = {}  # one per row, made when they are first needed
         self._seeds: dict[int, int] = {}  # what they were made from
-        # One line per step, so that a step reads noise that lies together. A line is longer than the number of rows:
-        # lines a power of two apart would share few places of the cache.
-        self._noise = np.zeros((NOISE_BLOCK, num_envs + 8), np.complex64)
-        self._cursor = self._every + self._noise.size  # where each row's next noise is: its block is used up
+        self._noise = np.zeros((NOISE_BLOCK, 2, num_envs))  # for each step along x and y
+        self._noise_step = np.full(num_envs, NOISE_BLOCK)  # the step of its block that each row is at: all are used up
         self._x, self._y = np.zeros(num_envs), np.zeros(num_envs)
         self._goal_x, self._goal_y = np.zeros(num_envs), np.zeros(num_envs)  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
@@ -164,24 +162,25 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
 
     def _move(self, velocities: NDArray[np.float64], idle: IntArray) -> IntArray:
         """Move every row that is not idle; return the rows that have reached their goal by it."""
-        used_up = self._cursor >= self._noise.size
+        used_up = self._noise_step == NOISE_BLOCK
         used_up[idle] = False  # a new episode draws where it begins before it draws noise
         if used_up.any():
             self._draw_noise(np.flatnonzero(used_up))
-        noise = self._noise.take(self._cursor, mode="clip")  # an idle row may be past its block
-        noise_x, noise_y = noise.real.astype(np.float64), noise.imag.astype(np.float64)
+        at_x = self._noise_step * (2 * self.num_envs) + self._every
+        noise_x = self._noise.take(at_x, mode="clip")  # an idle row may be past its block
+        noise_y = self._noise.take(at_x + self.num_envs, mode="clip")
         x, y = self.world.physics.move(self._x, self._y, velocities[0], velocities[1], noise_x, noise_y)
         touched = self.world.physics.touches(x, y, self._goal_x, self._goal_y)
         if idle.size:
             x[idle], y[idle], touched[idle] = self._x[idle], self._y[idle], False
             self._steps[idle] -= 1
-            self._cursor[idle] -= self._noise.shape[1]
+            self._noise_step[idle] -= 1
         self._x, self._y = x, y
         positions = np.empty(self.num_envs, np.complex64)
         positions.real, positions.imag = x, y
         self._state[:, POSITION].view(np.complex64)[:, 0] = positions  # walks along the rows once instead of twice
         self._steps += 1
-        self._cursor += self._noise.shape[1]
+        self._noise_step += 1
         reached: IntArray = touched.nonzero()[0]
         if reached.size:
             self._state[:, REACHED][reached, self._goals_reached[reached]] = 1.0
@@ -193,8 +192,9 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         """Give rows new blocks of noise, so many at a time that what is computed on the way stays in the cache."""
         for begin in range(0, len(rows), 64):
             part = rows[begin : begin + 64]
-            self._noise.T[part] = self.world.draw_noise([self._rngs[row] for row in part.tolist()])
-        self._cursor[rows] = rows
+            drawn = self.world.draw_noise([self._rngs[row] for row in part.tolist()])
+            self._noise[:, :, part] = drawn.transpose(1, 2, 0)
+        self._noise_step[rows] = 0
 
     def _begin(self, rows: IntArray, states: list[State] | None = None) -> None:
         """Begin episodes in these rows; each row draws its own state only where they differ."""
@@ -230,7 +230,7 @@ class NavVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
         for row in rows.tolist():
             if seeds[row] is not None or row not in self._rngs:
                 self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-                self._cursor[row] = row + self._noise.size
+                self._noise_step[row] = NOISE_BLOCK
 
     def _read_actions(self, actions: Any) -> NDArray[np.float64]:
         """Return the two components of all actions (2, N), clipped to [-1, 1]."""

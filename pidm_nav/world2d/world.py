@@ -100,19 +100,17 @@ class World:
             start = self._free_place(rng, goals, "start")
         return join_state(start, goals, 0)
 
-    def draw_noise(self, rngs: Sequence[np.random.Generator]) -> NDArray[np.complex64]:
-        """Draw (len(rngs), NOISE_BLOCK) pairs of N(0, noise_std): the real parts along x, the imaginary ones along y.
+    def draw_noise(self, rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
+        """Draw (len(rngs), NOISE_BLOCK, 2) numbers from N(0, noise_std), each row from its own generator.
 
-        Each generator fills a row with uniform numbers; the Box-Muller transform makes them normal in all rows at once.
+        The generator's own normals are the same on every CPU. NumPy's log, cos and sin of arrays are not: they are
+        computed by different instructions on different CPUs.
         """
-        uniform = np.empty((len(rngs), NOISE_BLOCK * 2), np.float32)
-        for rng, row in zip(rngs, uniform, strict=True):
-            rng.random(dtype=np.float32, out=row)
-        pairs = uniform.view(np.complex64)
-        radius = np.sqrt(-2.0 * np.log(1.0 - pairs.real)) * self.physics.noise_std
-        angle = (2.0 * np.pi) * pairs.imag
-        pairs.real, pairs.imag = radius * np.cos(angle), radius * np.sin(angle)
-        return pairs
+        noise = np.empty((len(rngs), NOISE_BLOCK, 2))
+        for rng, block in zip(rngs, noise, strict=True):
+            rng.standard_normal(out=block)
+        noise *= self.physics.noise_std
+        return noise
 
     def observe(self, states: State) -> NDArray[Any]:
         """Return fresh observations of (D,) or (N, D) states."""
