@@ -18,9 +18,9 @@ from pidm_nav.demos.experts import make_expert
 from pidm_nav.limits import check_number
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.rollouts.rollout import Policy, Rollout, Rows, act, check_policy
+from pidm_nav.seeds import DAGGER
 from pidm_nav.tasks import find_task
 
-ROLLOUT_SEED = 2_000_000  # of the first episode; far from the seeds of demonstrations and evaluations
 # the others learn from what follows a state, which here is not what the labels led to
 STUDENTS = ("bc", "retrieval-bc")
 
@@ -65,7 +65,7 @@ def dagger(
     with closing(task.make_vec(task.rows_for(count), **arguments)) as env:
         for number in range(rounds):
             student = train(agent, dataset, **before_last)
-            first = ROLLOUT_SEED + number * count
+            first = DAGGER.start + number * count
             episodes = labeled_episodes(student, expert, env, range(first, first + count))
             dataset = DemoDataset.concatenate([dataset, DemoDataset(task.name, tuple(episodes), source)])
     return train(agent, dataset, out=out, overwrite=overwrite, **training)

@@ -25,11 +25,11 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.limits import MAX_EPISODES, check_number
 from pidm_nav.rollouts.evaluation import evaluate
+from pidm_nav.seeds import VALIDATION
 from pidm_nav.tasks import TASKS, find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
 UNFINISHED = "unfinished"  # folder of a training that will replace the agent above it
-EVALUATION_SEED = 500_000  # of rollouts while an agent is trained; far from those of demonstrations and final scores
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
 
@@ -167,7 +167,7 @@ def _scorer(dataset: DemoDataset, episodes: int) -> Score:
 
     def score(policy: NavPolicy) -> dict[str, float]:
         agent = copy.deepcopy(policy)  # playing changes nothing that the agent draws later
-        result = evaluate(agent, task, episodes, EVALUATION_SEED, keep_episodes=False, **arguments)
+        result = evaluate(agent, task, episodes, VALIDATION.start, keep_episodes=False, **arguments)
         return {result.measure.replace(" ", "_"): float(result.scores.mean())}
 
     return score

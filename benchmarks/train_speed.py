@@ -69,7 +69,7 @@ def time_fast(dataset: DemoDataset, threads: int, clock: Clock) -> tuple[float, 
     began = clock()
     agent = train("pidm", dataset, "fast", threads=threads)
     seconds = clock() - began
-    ratio = evaluate(agent, "four-room", episodes=50, seed=0).mean_goal_ratio
+    ratio = evaluate(agent, "four-room", episodes=50).mean_goal_ratio
     steps = PIDM.preset("fast").training.steps
     print(
         f"fast   {steps:6,d} steps  {seconds:8.1f} s  {1e3 * seconds / steps:6.1f} ms per step  goal ratio {ratio:.2f}"
@@ -86,7 +86,7 @@ def time_plain(dataset: DemoDataset, limit: float, clock: Clock) -> float:
             plain.step()
             seconds += clock() - began
             done += 1
-        ratio = evaluate(plain, "four-room", episodes=50, seed=0).mean_goal_ratio
+        ratio = evaluate(plain, "four-room", episodes=50).mean_goal_ratio
         each = seconds / done
         print(
             f"plain  {done:6,d} steps  {seconds:8.1f} s  {1e3 * each:6.1f} ms per step  goal ratio {ratio:.2f}",

@@ -7,6 +7,7 @@ from typing import Any
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.rollouts.rollout import Policy, Progress, episode_seeds, rollout
+from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.version import __version__
 
@@ -15,7 +16,7 @@ def collect(
     policy: Policy,
     task: str | Task,
     episodes: int = 50,
-    seed: int = 0,
+    seed: int = DEMONSTRATIONS.start,
     *,
     made_by: str | None = None,
     max_steps: int | None = None,

@@ -28,7 +28,7 @@ for seed in range(seeds):
     demos = pool.sample(arguments.num_demos, np.random.default_rng(seed))
     for agent, scores in means.items():
         policy = train(agent, demos, steps=steps, seed=seed)
-        result = evaluate(policy, arguments.task, episodes=50, seed=1000)
+        result = evaluate(policy, arguments.task, episodes=50)
         low, high = result.interval
         scores.append(result.mean_goal_ratio)
         print(f"  seed {seed}  {agent:5} {result.mean_goal_ratio:.2f} of the goals ({low:.2f} to {high:.2f}), ", end="")

@@ -9,6 +9,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from pidm_nav import AStarExpert, load_demos, train
+from pidm_nav.seeds import TEST
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--fast", action="store_true", help="train for fewer steps and evaluate fewer episodes")
@@ -26,6 +27,6 @@ policies = {
 print(f"return over {episodes} episodes of Zigzag (6 goals, 1 each), as Stable-Baselines3 measures it")
 for name, policy in policies.items():
     # evaluate_policy takes no seed: seed the environments, and every policy gets the same episodes.
-    envs = make_vec_env("PIDMNav-Zigzag-v0", n_envs=4, seed=0)
+    envs = make_vec_env("PIDMNav-Zigzag-v0", n_envs=4, seed=TEST.start)
     mean, deviation = evaluate_policy(policy, envs, n_eval_episodes=episodes)
     print(f"  {name:13} {mean:.2f} +- {deviation:.2f}")

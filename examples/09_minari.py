@@ -21,7 +21,7 @@ arguments = parser.parse_args()
 os.environ["MINARI_DATASETS_PATH"] = str(Path(arguments.store).absolute())
 import minari  # noqa: E402, after the store is set
 
-demos = collect(AStarExpert("maze"), "maze", episodes=2 if arguments.fast else 20, seed=7)
+demos = collect(AStarExpert("maze"), "maze", episodes=2 if arguments.fast else 20)
 to_minari(demos, "pidmnav/maze/astar-v0", force=True)
 
 # Anyone can read it with Minari alone, including the environment.

@@ -31,11 +31,11 @@ parser.add_argument("--fast", action="store_true", help="train for fewer steps a
 arguments = parser.parse_args()
 steps, episodes = (150, 5) if arguments.fast else (1000, 50)
 
-demos = collect(Controller(), TASK, episodes=5, seed=0)
+demos = collect(Controller(), TASK, episodes=5)
 print(demos)
 policies: dict[str, Any] = {"controller": Controller()}
 policies |= {"BC": train("bc", demos, steps=steps), "PIDM": train("pidm", demos, steps=steps)}
 for name, policy in policies.items():
-    result = evaluate(policy, TASK, episodes, seed=1000)
+    result = evaluate(policy, TASK, episodes)
     mean, deviation = result.returns.mean(), result.returns.std()
     print(f"{name:10} return {mean:6.1f} +- {deviation:4.1f}   (100 for the hilltop, less for effort)")

@@ -18,9 +18,10 @@ from typing import Any
 from pidm_nav import PAPER_TASKS, __version__, evaluate, load_demos, train
 from pidm_nav.files import write_json
 from pidm_nav.rollouts.evaluation import mean_interval
+from pidm_nav.seeds import TEST
 
 DATA = Path(__file__).parents[1] / "agents" / "data"
-SEED, EPISODES, EVALUATION_SEED = 0, 50, 1_000_000
+SEED, EPISODES = 0, 50
 AGENTS = ("bc", "pidm")
 
 
@@ -31,7 +32,7 @@ def make(task: str, agent: str) -> dict[str, Any]:
     trained = train(agent, demos, "fast", seed=SEED)
     seconds = time.process_time() - began
     trained.save(DATA / task / agent)
-    result = evaluate(trained, task, EPISODES, EVALUATION_SEED)
+    result = evaluate(trained, task, EPISODES)
     scores = {"goal ratio": result.goal_ratio, "success": result.success.astype(float)}
     return {
         "task": task,
@@ -41,7 +42,7 @@ def make(task: str, agent: str) -> dict[str, Any]:
         "seed": SEED,
         **{name: [float(each.mean()), *mean_interval(each)] for name, each in scores.items()},
         "rollouts": EPISODES,
-        "first_seed": EVALUATION_SEED,
+        "first_seed": TEST.start,
         "seconds": round(seconds, 1),  # of one core
         "version": __version__,
     }

@@ -23,6 +23,7 @@ from pidm_nav.experiments.engines import attempt
 from pidm_nav.experiments.results import read_results
 from pidm_nav.files import only_writer
 from pidm_nav.rollouts.evaluation import evaluate
+from pidm_nav.seeds import TEST
 
 PLAN = quickstart.FAST
 TRAININGS = 2 * PLAN.seeds * (len(PLAN.num_demos) + len(PLAN.astar_num_demos))
@@ -121,8 +122,8 @@ def test_agents_can_be_used(done):
         cell = quickstart.Cell(seed, PLAN.task, PLAN.num_demos[0], name)
         agent = load_agent(folder / "sweeps" / "agents" / cell.name)
         assert agent.name == name
-        result = evaluate(agent, PLAN.task, PLAN.episodes, quickstart.EVALUATION_SEED)
-        assert result.episodes[episode - quickstart.EVALUATION_SEED].goals_reached == reached
+        result = evaluate(agent, PLAN.task, PLAN.episodes, TEST.start)
+        assert result.episodes[episode - TEST.start].goals_reached == reached
         job = read_results(folder / "sweeps" / "human-like")[0][cell]
         assert [each.goals_reached for each in result.episodes] == job.checkpoints[-1].goals
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.rollouts.rollout import Progress
+from pidm_nav.seeds import PLAY
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.world2d.layout import Layout
 
@@ -64,7 +65,7 @@ def anywhere(task: Task) -> dict[str, Any]:
 
 
 def play(
-    task: str | Task, steps: int = 2000, seed: int = 0, *, progress: Progress | None = None, **env_kwargs: Any
+    task: str | Task, steps: int = 2000, seed: int = PLAY.start, *, progress: Progress | None = None, **env_kwargs: Any
 ) -> DemoDataset:
     """Collect at least `steps` transitions of play, in short episodes from anywhere where the task allows that.
 

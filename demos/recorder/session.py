@@ -21,6 +21,7 @@ from pidm_nav.demos.recorder.controls import DEFLECTED, Command, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.players import Person, Player, Rival
 from pidm_nav.limits import MAX_EPISODES, MAX_SEED, check_number
+from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import Task
 
 Phase = Literal["ready", "running", "paused", "waiting", "complete", "over"]
@@ -34,7 +35,7 @@ class Rules:
     """How episodes begin, how many there are and which ones are kept."""
 
     episodes: int | None = None  # the number to keep; None goes on until the person finishes
-    seed: int = 0  # of the first episode; later ones count up, leaving out those that the file has
+    seed: int = DEMONSTRATIONS.start  # of the first episode; later ones count up, leaving out those that the file has
     only_success: bool = False  # keep only episodes that reach all goals
     countdown: float = 0.0  # seconds after which an episode begins by itself; 0 waits for the first input
     fps: float = 30.0  # readings per second

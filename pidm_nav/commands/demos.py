@@ -20,6 +20,7 @@ from pidm_nav.demos.formats import check_output, load_demos, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
 from pidm_nav.files import only_writer
 from pidm_nav.rollouts.rollout import episode_seeds
+from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import TASKS, find_task
 from pidm_nav.video import check_video_name, write_video
 
@@ -42,7 +43,7 @@ class Collect:
     walks through 3D tasks, and play moves at random in any task, from anywhere in 2D."""
     episodes: int = 50
     """Number of episodes."""
-    seed: int = 0
+    seed: int = DEMONSTRATIONS.start
     """Seed of the first episode; episode i has seed + i."""
     speed: float | None = None
     """Stick deflection of the A* planner along each axis that moves, from 0.1 to 1; defaults to 0.8."""

@@ -20,6 +20,7 @@ from pidm_nav.policies import OBSERVED, load_named, named_expert, packaged_agent
 from pidm_nav.rollouts.comparison import Comparison
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.rollouts.rollout import Policy, episode_seeds, rollout
+from pidm_nav.seeds import TEST
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, require_display
 
@@ -48,8 +49,8 @@ class Evaluate:
     """Task to play; by default the one that the agents were trained on. Another one must have the same observations."""
     episodes: int | None = None
     """Number of episodes; by default 50 where many run at once, and 10 otherwise."""
-    seed: int = 0
-    """Seed of the first episode; episode i has seed + i, the same for every agent."""
+    seed: int = TEST.start
+    """Seed of the first episode, by default far from those of demonstrations; episode i has seed + i."""
     env: EnvArguments = field(default_factory=EnvOptions)
     per_episode: bool = False
     """Print a line for every agent and episode."""

@@ -16,6 +16,7 @@ from pidm_nav.demos.recorder.players import make_rival
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_frames
 from pidm_nav.policies import load_named
+from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, require_display, write_video
 
@@ -34,7 +35,7 @@ class Seat:
     """Seconds after which each episode begins by itself; with 0 it waits for your first input."""
     fps: float | None = None
     """Steps per second; by default 30, and in 3D the game's own speed."""
-    seed: int = 0
+    seed: int = DEMONSTRATIONS.start
     """Seed of the first episode; later episodes count up."""
     size: int | None = None
     """Side of the world on the screen in pixels; by default it fits the desktop."""

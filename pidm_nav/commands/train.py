@@ -16,6 +16,7 @@ from pidm_nav.console import counted, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
 from pidm_nav.demos.formats import load_demos
+from pidm_nav.seeds import play_seed
 from pidm_nav.tasks import PAPER_TASKS, find_task
 
 LITTLE_USE = 0.2  # a part of the actions' variance; an agent whose actions the future changes less hardly uses it
@@ -113,7 +114,8 @@ class Train:
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         more: Any = {}
         if self.idm_demos == "play":
-            more["idm_data"] = played = play(dataset.task, self.play_steps, seed, **env_arguments(dataset))
+            first = play_seed(seed, self.play_steps)
+            more["idm_data"] = played = play(dataset.task, self.play_steps, first, **env_arguments(dataset))
             say(f"collected {played.num_steps:,} transitions of play in {counted(len(played), 'episode')}")
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}

@@ -29,11 +29,12 @@ from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
-from pidm_nav.experiments.sweep import EVALUATION_SEED, TRAINED_WITH, Sweep, run_job, run_sweep
+from pidm_nav.experiments.sweep import TRAINED_WITH, Sweep, run_job, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
 from pidm_nav.rollouts.comparison import Comparison
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
+from pidm_nav.seeds import TEST
 from pidm_nav.tasks import find_task
 from pidm_nav.version import __version__
 from pidm_nav.video import write_video
@@ -152,14 +153,14 @@ def _animate(plan: Plan, out: Path) -> str:
         job = sweep.job(cell)
         if job.keep is None or not (job.keep / TRAINED_WITH).is_file():
             run_job(job)  # somebody has removed it
-        played = evaluate(load_agent(str(job.keep)), plan.task, plan.episodes, EVALUATION_SEED)
+        played = evaluate(load_agent(str(job.keep)), plan.task, plan.episodes, TEST.start)
         shown[agent_title(cell.agent)] = played
     frames, num_goals = Comparison(shown).frames(number, PANE), find_task(plan.task).num_goals
     write_video(frames + frames[-1:] * (EVERY * PAUSE), out / GIF, fps=30, every=EVERY)
     after = counted(plan.num_demos[0], "demonstration")
     return (
         f"the middle one of {bc.size} episodes by PIDM's lead after {after}: training seed {seed}, episode seed "
-        f"{EVALUATION_SEED + number}, BC {bc[seed, number]} and PIDM {pidm[seed, number]} of {num_goals} goals"
+        f"{TEST.start + number}, BC {bc[seed, number]} and PIDM {pidm[seed, number]} of {num_goals} goals"
     )
 
 

@@ -31,6 +31,7 @@ from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.files import write_text
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
+from pidm_nav.seeds import TEST
 from pidm_nav.tasks import find_task
 from pidm_nav.version import __version__
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pidm_nav.agents.config import Preset
     from pidm_nav.agents.policy import NavPolicy
 
-EVALUATION_SEED = 1_000_000  # far from the seeds of demonstrations: no episode is evaluated with a demo's noise
 TRAINED_WITH = "trained_with.txt"  # in a kept agent's folder: the mark of what it was trained with
 LIMITS: dict[str, tuple[float, float]] = {
     "num_demos": (1, 1_000_000),
@@ -200,7 +200,7 @@ class Sweep:
             "torch": str(torch.__version__),
             "demos_from": self.demos_label,
             "preset": self.preset,
-            "evaluation": results.Evaluation(self.episodes, EVALUATION_SEED, dict(self.env_kwargs)),
+            "evaluation": results.Evaluation(self.episodes, TEST.start, dict(self.env_kwargs)),
             "agents": agents,
             "training": training,
             "demos": demos,
@@ -265,7 +265,7 @@ def run_job(job: Job) -> Outcome:
         if adapt is not None:
             adapt(policy)
         keep = sweep.measure is not None
-        result = evaluate(policy, job.cell.task, sweep.episodes, EVALUATION_SEED, keep_episodes=keep, **arguments)
+        result = evaluate(policy, job.cell.task, sweep.episodes, TEST.start, keep_episodes=keep, **arguments)
         checkpoint = Checkpoint(
             step=step,
             goal_ratio=result.mean_goal_ratio,

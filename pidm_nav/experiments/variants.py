@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
+from pidm_nav.seeds import play_seed
 
 if TYPE_CHECKING:
     from pidm_nav.agents.config import Preset
     from pidm_nav.agents.policy import NavPolicy
-
-PLAY_SEED = 2_000_000  # far from the seeds of demonstrations and of evaluations
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Variant:
 
         more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False, "device": device}
         if self.play_steps:
-            first = PLAY_SEED + self.play_steps * settings.training.seed  # more than there are episodes
+            first = play_seed(settings.training.seed, self.play_steps)
             played = play(dataset.task, self.play_steps, first, **env_arguments(dataset))
             if self.agent == "pidm":
                 more["idm_data"] = played

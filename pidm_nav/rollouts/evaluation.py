@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pidm_nav.limits import check_number
 from pidm_nav.rollouts.episode import Episode, Plottable
 from pidm_nav.rollouts.rollout import Ending, Policy, Progress, Rollout, episode_seeds, rollout
+from pidm_nav.seeds import TEST
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import Clip, write_video
 from pidm_nav.world2d.layout import Layout
@@ -153,7 +154,7 @@ def evaluate(
     policy: Policy,
     task: str | Task,
     episodes: int = 50,
-    seed: int = 0,
+    seed: int = TEST.start,
     *,
     max_steps: int | None = None,
     film: int | None = None,
@@ -167,7 +168,7 @@ def evaluate(
         policy: anything with `predict`.
         task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
         episodes: the number of episodes.
-        seed: the seed of the first episode.
+        seed: the seed of the first episode; by default of those that no demonstration has (`pidm_nav.seeds`).
         max_steps: the step limit; defaults to the task's.
         film: the episode to take pictures of, for tasks that cannot be drawn from their states.
         progress: called with the number of episodes that have ended, whenever some have.

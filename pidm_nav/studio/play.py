@@ -19,6 +19,7 @@ from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.players import Player, make_rival
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.policies import load_named
+from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.studio.folder import Folder, World, picture
 from pidm_nav.world2d.layout import Layout
 
@@ -33,7 +34,7 @@ class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: str | None = None  # where episodes are kept; None plays without recording
     rival: str | None = None  # an expert or an agent of the folder
     only_success: bool = False
-    seed: int = 0
+    seed: int = DEMONSTRATIONS.start
     resume: str | None = None
 
 

@@ -14,6 +14,7 @@ from pidm_nav.demos.recorder.players import Rival, make_rival
 from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.policies import load_named
 from pidm_nav.rollouts.rollout import Policy, Rollout
+from pidm_nav.seeds import TEST
 from pidm_nav.studio.folder import Folder, World, picture
 from pidm_nav.studio.play import see
 from pidm_nav.world2d.physics import SPEED
@@ -29,7 +30,7 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     world: World
     players: tuple[str, ...]
-    seed: int = 0
+    seed: int = TEST.start
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

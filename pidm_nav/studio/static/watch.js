@@ -39,7 +39,7 @@ export function startWatch() {
     const ask = { world: chosen(), players: players.map((select) => select.value).filter(Boolean) };
     say("Getting ready…");
     line = socket("/watch", {
-      first: () => ({ ...ask, seed: now?.seed ?? 0 }),
+      first: () => ({ ...ask, seed: now?.seed }),
       hear: (told) => (told.titles ? begin(told) : update(told)),
       picture: (blob) => drawPicture(canvas, blob),
       lost: () => say("The connection is lost. This page goes on by itself as soon as it can."),
