@@ -1,35 +1,67 @@
 """Imitation agents in torch, BC, PIDM and others to compare them with, for any Gymnasium or Stable-Baselines3 loop."""
 
+from pidm_nav.agents.agent import Agent
+from pidm_nav.agents.batches import Batch, Sampling, TrainingData
 from pidm_nav.agents.bc import BC
 from pidm_nav.agents.checkpoint import load_agent
 from pidm_nav.agents.chunking import Chunking, ChunkingConfig
 from pidm_nav.agents.config import AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.corrective import CorrectiveBC, CorrectiveConfig
 from pidm_nav.agents.dagger import dagger
 from pidm_nav.agents.diffusion import Diffusion, DiffusionConfig
-from pidm_nav.agents.pidm import PIDM, PIDMConfig
-from pidm_nav.agents.policy import AGENTS, NavPolicy, make_agent
+from pidm_nav.agents.fit import Fit
+from pidm_nav.agents.idm import DeltaIDM, InverseDynamics, LinearIDM, StateIDM
+from pidm_nav.agents.pidm import PIDM, DeltaPIDM, PIDMConfig
+from pidm_nav.agents.predictors import Follow, Learned, Lookup, Nearest, Neighbors, Predictor, TimeIndexed
+from pidm_nav.agents.recurrent import RecurrentBC, RecurrentConfig, RecurrentPIDM, RecurrentPIDMConfig
+from pidm_nav.agents.registry import AGENTS, IDMS, PREDICTORS, load_plugin, load_plugins, register
 from pidm_nav.agents.retrieval import RetrievalBC
 from pidm_nav.agents.train import choose_preset, train
 
-AGENTS |= {agent.name: agent for agent in (BC, Chunking, Diffusion, PIDM, RetrievalBC)}
+load_plugins()
 
 __all__ = [
     "AGENTS",
     "BC",
+    "IDMS",
     "PIDM",
+    "PREDICTORS",
+    "Agent",
     "AgentConfig",
+    "Batch",
     "Chunking",
     "ChunkingConfig",
+    "CorrectiveBC",
+    "CorrectiveConfig",
+    "DeltaIDM",
+    "DeltaPIDM",
     "Diffusion",
     "DiffusionConfig",
-    "NavPolicy",
+    "Fit",
+    "Follow",
+    "InverseDynamics",
+    "Learned",
+    "LinearIDM",
+    "Lookup",
+    "Nearest",
+    "Neighbors",
     "PIDMConfig",
+    "Predictor",
     "Preset",
+    "RecurrentBC",
+    "RecurrentConfig",
+    "RecurrentPIDM",
+    "RecurrentPIDMConfig",
     "RetrievalBC",
+    "Sampling",
+    "StateIDM",
+    "TimeIndexed",
     "TrainConfig",
+    "TrainingData",
     "choose_preset",
     "dagger",
     "load_agent",
-    "make_agent",
+    "load_plugin",
+    "register",
     "train",
 ]

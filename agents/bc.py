@@ -7,38 +7,36 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import PAPER, AgentConfig, Preset, TrainConfig
-from pidm_nav.agents.networks import Array, Head
-from pidm_nav.agents.observations import Samples
-from pidm_nav.agents.policy import Loss, NavPolicy
+from pidm_nav.agents.agent import Agent, Starts
+from pidm_nav.agents.batches import Batch
+from pidm_nav.agents.config import PAPER, PAPER_OPTIONS, SMALL, AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.networks import Array
+from pidm_nav.agents.registry import register
 
 # the paper tuned BC for each task: the first learning rate, and the limit of the gradient's norm
 TUNED: dict[str, tuple[float, float | None]] = {"four-room": (1e-3, 1.0), "multiroom": (1e-4, None)}
 
 
-class BC(NavPolicy):
-    """The paper's network: 512-1024-256 with ReLU, batch norm, 256, and tanh."""
+@register
+class BC(Agent):
+    """Behavior cloning: an MLP from states to actions."""
 
     name: ClassVar[str] = "bc"
+    title: ClassVar[str] = "BC"
+    color: ClassVar[str] = "#d55e00"
     presets: ClassVar[Mapping[str, Preset]] = {
-        **NavPolicy.presets,
+        **Agent.presets,
         # as good as the paper's networks in a ninth of the time (docs/results/one_demo)
-        "fast": Preset(
-            AgentConfig(encoder_sizes=(128, 128, 64), head_sizes=(128, 128)),
-            TrainConfig(learning_rate=2e-3, steps=1500),
-        ),
+        "fast": Preset(AgentConfig(**SMALL), TrainConfig(learning_rate=2e-3, steps=1500)),
         # what BC does best with on human demonstrations of Maze; the paper's PIDM does worse with it
         "paper-fast": Preset(AgentConfig(), TrainConfig(learning_rate=3e-3)),
         "paper": Preset(
-            AgentConfig(scale_observations=False),
+            AgentConfig(**PAPER_OPTIONS),
             TrainConfig(learning_rate=1e-4, final_learning_rate=1e-6, decay_steps=50_000, **PAPER),
         ),
     }
-    encoder: nn.Module
 
     @classmethod
     def preset(cls, name: str, task: str = "") -> Preset:
@@ -52,18 +50,17 @@ class BC(NavPolicy):
     def build(self, encoder: nn.Module | None) -> None:
         """Make the encoder and the head."""
         self.encoder, size = self.make_encoder(encoder)
-        self.head = Head(size, self.action_size, self.config.head_sizes)
+        self.head = self.make_head(size)
 
-    def forward(self, states: Tensor) -> Tensor:
-        """Return scaled actions (N, A) for scaled states (N, D)."""
-        actions: Tensor = self.head(self.encoder(states))
-        return actions
+    def outputs(self, states: Tensor) -> Tensor:
+        """Return a_t = f(s_t) for scaled states (N, D)."""
+        outputs: Tensor = self.head(self.encoder(states))
+        return outputs
 
-    @torch.no_grad()
-    def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
+    def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
+        """Return the mean distance to the demonstrated actions (equation 1)."""
+        return {"bc": batch.mean(self.actions.distance(self.outputs(batch.now_states), batch.action))}
+
+    def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
         """Return the network's actions; BC needs no memory."""
-        return self.to_actions(self(self.scale(self.observations.tensor(states)))), memory
-
-    def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
-        """Return the mean distance to the demonstrated actions."""
-        return measure(self(samples.states.gather(chosen, rng)), samples.actions[chosen]).mean()
+        return self.actions.decode(self.outputs(self.scaled(states))), memory

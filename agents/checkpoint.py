@@ -13,38 +13,44 @@ import msgspec
 import numpy as np
 import safetensors
 import safetensors.torch
+import torch
 from gymnasium import spaces
 from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import Seed
+from pidm_nav.agents.agent import Agent, find_device, make_agent, same_space
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
-from pidm_nav.agents.policy import NavPolicy, agent_class, find_device, make_agent, same_space
+from pidm_nav.agents.registry import AGENTS, find_part, plugin_of
+from pidm_nav.agents.upgrade import upgrade
 from pidm_nav.files import only_writer, write_bytes, write_json
 from pidm_nav.policies import find_agent
 from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"
-FORMAT = 1
-MEMORY = "memory."  # prefix of the tensors that are not network weights
+FORMAT = 2  # format 1 is upgraded when it is read
+MEMORY = "memory."  # prefix of the remembered arrays, before the name of the module that remembers them
 MAX_VALUES = 10_000_000  # in an observation or an action
 Bound = float | Literal["inf", "-inf"]
 Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUES)], ...], Meta(max_length=8)]
 Number = Annotated[str, Meta(pattern=r"\A(float(16|32|64)|u?int(8|16|32|64))\Z")]
 
 
-class BoxFile(msgspec.Struct):
-    """A Box space in JSON; its bounds are one for all numbers, or one each."""
+class SpaceFile(msgspec.Struct):
+    """A space in JSON: a Box, whose bounds are one for all numbers or one each, or a Discrete space of n choices."""
 
-    shape: Shape
-    dtype: Number
-    low: Bound | list[Bound]
-    high: Bound | list[Bound]
+    shape: Shape = ()
+    dtype: Number = "int64"
+    low: Bound | list[Bound] = 0
+    high: Bound | list[Bound] = 0
+    n: Annotated[int, Meta(ge=0, le=MAX_VALUES)] = 0
+    start: int = 0
 
-    def space(self) -> spaces.Box:
+    def space(self) -> spaces.Space[Any]:
         """Return the space."""
+        if self.n:
+            return spaces.Discrete(self.n, start=self.start)
         dtype: Any = np.dtype(self.dtype).type
         size = math.prod(self.shape)
         if size > MAX_VALUES:
@@ -56,8 +62,11 @@ class BoxFile(msgspec.Struct):
         return spaces.Box(low, high, dtype=dtype)
 
 
-def describe_box(space: spaces.Box) -> dict[str, Any]:
-    """Return what `BoxFile` reads."""
+def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
+    """Return what `SpaceFile` reads."""
+    if isinstance(space, spaces.Discrete):
+        return {"n": int(space.n), "start": int(space.start)}
+    assert isinstance(space, spaces.Box)
 
     def plain(values: NDArray[Any]) -> Any:
         flat = [value if math.isfinite(value) else str(value) for value in values.flatten().astype(float).tolist()]
@@ -73,10 +82,11 @@ class AgentFile(msgspec.Struct, kw_only=True):
     agent: str
     version: str = ""
     config: dict[str, Any]
-    seed: Seed = 0
+    plugin: str = ""  # what must be loaded first, as a person would name it; nothing is imported because of it
+    seed: Annotated[int, Meta(ge=0, le=1_000_000_000_000)] = 0
     custom_encoder: bool = False
-    observation_space: BoxFile
-    action_space: BoxFile
+    observation_space: SpaceFile
+    action_space: SpaceFile
     weights: Annotated[str, Meta(pattern=r"\Aweights-\w+\.safetensors\Z")]
     sha256: str
     description_sha256: str = ""  # of all the rest; agents of earlier versions have none
@@ -90,10 +100,16 @@ class AgentFile(msgspec.Struct, kw_only=True):
 DESCRIBED = ("task", "env_kwargs", "data", "training")
 
 
-def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
+def save_agent(agent: Agent, folder: str | Path) -> Path:
     """Write an agent into a folder, replacing the one that may be there."""
     folder = Path(folder)
-    memory = {MEMORY + name: tensor for name, tensor in agent.memory().items()}
+    if AGENTS.get(agent.name) is not type(agent):
+        raise ValueError(f"{type(agent).__name__} is not registered as '{agent.name}': give it a name, and register it")
+    memory = {
+        prefix + name: torch.tensor(array)
+        for prefix, module in _remembering(agent).items()
+        for name, array in module.remembered_arrays().items()
+    }
     tensors = {name: tensor.contiguous().cpu() for name, tensor in {**agent.state_dict(), **memory}.items()}
     content = safetensors.torch.save(tensors)
     checksum = hashlib.sha256(content).hexdigest()
@@ -102,12 +118,15 @@ def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
     description = {
         "format": FORMAT,
         "agent": agent.name,
+        "plugin": ", ".join(
+            sorted({plugin_of(type(part)) for part in agent.modules() if hasattr(part, "kind")} - {""})
+        ),
         "version": __version__,
         "config": asdict(agent.config),
         "seed": agent.seed,
         "custom_encoder": agent.custom_encoder,
-        "observation_space": describe_box(agent.observation_space),
-        "action_space": describe_box(agent.action_space),
+        "observation_space": describe_space(agent.observation_space),
+        "action_space": describe_space(agent.action_space),
         **agent.description,
         "weights": weights.name,
         "sha256": checksum,
@@ -120,6 +139,12 @@ def save_agent(agent: NavPolicy, folder: str | Path) -> Path:
             if other != weights:
                 other.unlink()
     return folder
+
+
+def _remembering(agent: Agent) -> dict[str, Remembering]:
+    """Return the modules that remember arrays, by the prefix of their names in files."""
+    named = {f"{MEMORY}{name}{'.' if name else ''}": module for name, module in agent.named_modules()}
+    return {name: module for name, module in named.items() if isinstance(module, Remembering)}
 
 
 def _checksum(description: dict[str, Any]) -> str:
@@ -136,8 +161,8 @@ def read_description(folder: str | Path) -> tuple[AgentFile, dict[str, Any]]:
         file = msgspec.convert(content, AgentFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or misses what this package writes ({error}): train again") from None
-    if file.format != FORMAT:
-        raise ValueError(f"{path} has format {file.format}, this version reads {FORMAT}: update pidm-nav")
+    if not 1 <= file.format <= FORMAT:
+        raise ValueError(f"{path} has format {file.format}, this version reads up to {FORMAT}: update pidm-nav")
     if content.pop("description_sha256", "") not in ("", _checksum(content)):
         raise ValueError(f"{path} is not as it was written: take a copy that is whole, or train again")
     own = set(AgentFile.__struct_fields__) - set(DESCRIBED)
@@ -167,7 +192,7 @@ def load_agent(
     *,
     encoder: nn.Module | None = None,
     device: str = "cpu",
-) -> NavPolicy:
+) -> Agent:
     """Load an agent, ready to act.
 
     Args:
@@ -179,33 +204,47 @@ def load_agent(
     """
     place, folder = find_device(device), find_agent(folder)
     file, description = read_description(folder)
-    kind = agent_class(file.agent)
+    tensors, config = read_tensors(folder, file), file.config
+    if file.format == 1:
+        try:
+            file.agent, config = upgrade(file.agent, config, tensors)
+        except (KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"the settings of the agent in {folder} are damaged ({error}): train again") from None
+    kind: type[Agent] = find_part("agent", file.agent, file.plugin)
     if file.custom_encoder and encoder is None:
         raise ValueError(f"the agent in {folder} was made with an encoder of its own: pass it as encoder=")
-    tensors = read_tensors(folder, file)
-    if unknown := set(file.config) - {field.name for field in fields(kind.config_class)}:
+    if unknown := set(config) - {field.name for field in fields(kind.config_class)}:
         raise ValueError(f"the option {min(unknown)} in {folder} is not one of this agent's: update pidm-nav")
     try:
-        config = msgspec.convert(file.config, kind.config_class)
-        observations, actions = file.observation_space.space(), file.action_space.space()
+        options = msgspec.convert(config, kind.config_class)
+        own_spaces = file.observation_space.space(), file.action_space.space()
+        agent = make_agent(kind, own_spaces, options, encoder, file.seed)
     except ValueError as error:
+        needs = f"; it was made with the plugin {file.plugin}" if file.plugin else ""
         path = folder / DESCRIPTION
-        raise ValueError(f"the options or the spaces in {path} are damaged ({error}): train again") from None
-    agent = make_agent(file.agent, observations, actions, config, encoder, file.seed)
-    memory = {name[len(MEMORY) :]: tensors.pop(name) for name in list(tensors) if name.startswith(MEMORY)}
-    try:
-        agent.load_state_dict(tensors)
-        if isinstance(agent.vision, Frozen):
-            agent.vision.check()
-        agent.restore(memory)
-    except (ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
-        reason = f" ({error})" if isinstance(error, ValueError) else ""
-        raise ValueError(f"the parts of the agent in {folder} do not fit together{reason}: train again") from error
-    parts = [part for part in agent.modules() if isinstance(part, Remembering)]
-    if not all(hasattr(part, name) for part in parts for name in part.remembered):
-        raise ValueError(f"the agent in {folder} was saved before it had seen demonstrations: train it first")
-    for own, given in ((observations, observation_space), (actions, action_space)):
+        raise ValueError(f"the options or the spaces in {path} cannot be used ({error}{needs}): train again") from None
+    _restore(agent, tensors, folder)
+    for own, given in zip(own_spaces, (observation_space, action_space), strict=True):
         if given is not None and not same_space(own, given):
             raise ValueError(f"the agent was trained for {own}, your environment has {given}: give another one")
     agent.description = description
     return agent.eval().to(place)
+
+
+def _restore(agent: Agent, tensors: dict[str, Tensor], folder: Path) -> None:
+    """Give an agent its weights and what its parts remember."""
+    memory = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith(MEMORY)}
+    try:
+        agent.load_state_dict(tensors)
+        if isinstance(agent.vision, Frozen):
+            agent.vision.check()
+        for prefix, module in reversed(_remembering(agent).items()):  # parts before the whole
+            module.restore({name[len(prefix) :]: array for name, array in memory.items() if name.startswith(prefix)})
+    except KeyError as error:
+        raise ValueError(
+            f"the agent in {folder} has no {error} in its memory: it was saved before it had seen demonstrations, or "
+            "is damaged: train it first"
+        ) from None
+    except (ValueError, TypeError, RuntimeError, AttributeError, IndexError) as error:
+        reason = f" ({error})" if isinstance(error, ValueError) else ""
+        raise ValueError(f"the parts of the agent in {folder} do not fit together{reason}: train again") from error

@@ -1,4 +1,4 @@
-"""Settings of agents and of their training, and presets that combine the two."""
+"""Settings of agents and of training, combined in presets; a preset says how large and how long, not which algorithm."""
 
 from __future__ import annotations
 
@@ -16,19 +16,9 @@ MAX_SHIFT = 15  # the smallest frame that the CNN takes has 16 pixels per side
 # Limits of settings, wherever they come from: what lies beyond them is a mistake or a damaged file.
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Counts = Annotated[tuple[Count, ...], Meta(max_length=1_000)]
-Size = Annotated[int, Meta(ge=1, le=100_000)]
-Sizes = Annotated[tuple[Size, ...], Meta(max_length=64)]
-Back = Annotated[tuple[Annotated[int, Meta(ge=0, le=1_000)], ...], Meta(max_length=64)]
-Reach = Annotated[float, Meta(ge=1e-6, le=1e6)]
-Rate = Annotated[float, Meta(ge=0, le=10)]
-Clip = Annotated[float, Meta(ge=1e-12, le=1e12)]
-Part = Annotated[float, Meta(ge=0, le=1)]
-Share = Annotated[float, Meta(gt=0, lt=1)]
-Decay = Annotated[float, Meta(ge=0, lt=1)]
-Window = Annotated[int, Meta(ge=1, le=10_000)]
-Shift = Annotated[int, Meta(ge=0, le=MAX_SHIFT)]
-Threads = Annotated[int, Meta(ge=1, le=256)]
-Seed = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+Size = Annotated[int, Meta(ge=1, le=8192)]
+Sizes = Annotated[tuple[Size, ...], Meta(max_length=16)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Checked:
@@ -50,12 +40,15 @@ class AgentConfig(Checked):
 
     encoder_sizes: Sizes = (512, 1024, 256)  # Layer sizes of the state encoder; batch norm follows the last.
     head_sizes: Sizes = (256,)  # Sizes of the layers between embedding and action.
+    loss: Literal["l1", "mse"] = "mse"  # Distance between actions: l1 as in the paper, or the squared error.
     scale_observations: bool = True  # Scale observations by the bounds of their space instead of using raw numbers.
-    reach: Reach = 8.0  # The bounds of the observation space are scaled to plus and minus this value.
+    # The bounds of the observation space are scaled to plus and minus this value.
+    reach: Annotated[float, Meta(ge=1e-6, le=1e6)] = 8.0
     # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, efficientnet, vit:FOLDER, vit:HUB-NAME.
     frames: str = "cnn"
     frame_size: Size = 128  # Size of the vector that the CNN or efficientnet turns an image into.
-    history: Back = (0, 6, 12)  # Images that make up a state, in steps before the current one.
+    # Images that make up a state, in steps before the current one.
+    history: Annotated[tuple[Annotated[int, Meta(ge=0, le=1_000)], ...], Meta(max_length=64)] = (0, 6, 12)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,19 +63,22 @@ class TrainConfig(Checked):
     learning_rate: Annotated[float, Meta(ge=1e-12, le=10)]  # Adam's learning rate at the first step.
     steps: Count = 2000  # Number of gradient steps.
     batch_size: Count = 128  # Actions per step; the whole dataset where that is smaller.
-    final_learning_rate: Rate = 0.0  # Learning rate at the last step, reached linearly.
+    final_learning_rate: Annotated[float, Meta(ge=0, le=10)] = 0.0  # Learning rate at the last step, reached linearly.
     decay_steps: Count | None = None  # Step at which the final learning rate is reached; defaults to the last step.
-    gradient_clip: Clip | None = 1.0  # Largest norm of the gradient; None for no limit.
-    loss: Literal["l1", "mse"] = "mse"  # Distance between actions: l1 as in the paper, or the squared error.
-    average: Decay = 0.0  # Decay of the exponential moving average of the weights; 0 keeps the last weights.
-    exact_statistics: bool = True  # Compute batch norm's statistics over all training data when training ends.
-    window: Window = 2  # Consecutive actions that PIDM draws together, so that shared states are encoded once.
-    shift: Shift = 0  # Largest random shift of the images of a batch, in pixels; only where a CNN is trained.
-    seed: Seed = 0  # Seed of the weights and batches.
+    gradient_clip: Annotated[float, Meta(ge=1e-12, le=1e12)] | None = 1.0  # Largest norm of the gradient; or None.
+    # Decay of the exponential moving average of the weights; 0 keeps the last weights.
+    average: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    recompute_batchnorm: bool = True  # Compute batch norm's statistics over all training data when training ends.
+    # Consecutive steps that are drawn together, so that the images which they share are encoded once.
+    window: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    # Largest random shift of the images of a batch, in pixels; only where a CNN is trained.
+    shift: Annotated[int, Meta(ge=0, le=MAX_SHIFT)] = 0
+    seed: Annotated[int, Meta(ge=0, le=1_000_000_000_000)] = 0  # Seed of the weights and batches.
     checkpoints: Counts = ()  # Steps after which to save a copy of the agent, besides the last.
-    threads: Threads = 1  # Torch threads during training; equal seeds give equal weights only with 1.
+    # Torch threads during training; equal seeds give equal weights only with 1.
+    threads: Annotated[int, Meta(ge=1, le=256)] = 1
     log_every: Count = 100  # Steps between two entries of the loss log.
-    save_every: Count = 1000  # Steps between two saves of the state that a killed training resumes from.
+    save_every: Count = 1000  # Steps between two saves of the state that a killed training run resumes from.
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +93,7 @@ class TrainConfig(Checked):
 
 @dataclass(frozen=True)
 class Preset:
-    """All settings of a training: those of the agent and those of the optimization."""
+    """All settings of a training run: those of the agent and those of the optimization."""
 
     options: AgentConfig
     training: TrainConfig
@@ -109,21 +105,21 @@ class Preset:
             if name not in known:
                 hint = suggestion(name, known, f"choose among {', '.join(known)}")
                 raise ValueError(f"no setting of this agent or its training is called '{name}': {hint}")
-        if "steps" in settings and "checkpoints" not in settings:  # a shorter training leaves out the later ones
+        if "steps" in settings and "checkpoints" not in settings:  # a shorter run leaves out the later ones
             settings["checkpoints"] = tuple(step for step in self.training.checkpoints if step <= settings["steps"])
         options = {name: settings.pop(name) for name in vars(self.options) if name in settings}
         return Preset(replace(self.options, **options), replace(self.training, **settings))
 
 
 # What the presets of all agents have in common; the learning rates stand beside each agent.
+SMALL: dict[str, Any] = {"encoder_sizes": (128, 128, 64), "head_sizes": (128, 128)}  # networks of the preset fast
+PAPER_OPTIONS: dict[str, Any] = {"scale_observations": False, "loss": "l1"}
 PAPER: dict[str, Any] = {  # the published recipe for 2D navigation
     "steps": 100_000,
     "batch_size": 4096,
-    "loss": "l1",
-    "exact_statistics": False,
-    "window": 1,
+    "recompute_batchnorm": False,
     "checkpoints": (5_000, 10_000, 50_000),
 }
 PIXELS: dict[str, Any] = {"steps": 750, "window": 16, "shift": 4, "save_every": 250}  # images, with a CNN to train
-FROZEN: dict[str, Any] = {"steps": 1500, "batch_size": 256, "window": 1, "save_every": 500}  # with a frozen encoder
+FROZEN: dict[str, Any] = {"steps": 1500, "batch_size": 256, "save_every": 500}  # images, with a frozen encoder
 FRAME_NETWORKS: dict[str, Any] = {"encoder_sizes": (1024, 512, 512), "head_sizes": (512, 256)}  # the paper's for 3D

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.agents.agent import Agent
 from pidm_nav.agents.checkpoint import DESCRIPTION
-from pidm_nav.agents.policy import NavPolicy
 from pidm_nav.agents.train import env_arguments, train
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
@@ -34,7 +34,7 @@ def dagger(
     *,
     overwrite: bool = False,
     **training: Any,
-) -> NavPolicy:
+) -> Agent:
     """Train an agent, let it play as many episodes as there are demonstrations, add them with the expert's actions.
 
     This is repeated, and each training begins with new weights. Only the last one writes into `out`. If the process is

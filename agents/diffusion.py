@@ -14,12 +14,14 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pidm_nav.agents.agent import Agent, Starts
+from pidm_nav.agents.batches import Batch, Sampling
 from pidm_nav.agents.bc import BC
-from pidm_nav.agents.chunking import Length, chunks_of
+from pidm_nav.agents.chunking import Length
 from pidm_nav.agents.config import AgentConfig, Preset, TrainConfig
-from pidm_nav.agents.networks import Array, Head, check_rows
-from pidm_nav.agents.observations import Samples
-from pidm_nav.agents.policy import Loss, NavPolicy
+from pidm_nav.agents.heads import BoxActions
+from pidm_nav.agents.networks import Array, check_rows
+from pidm_nav.agents.registry import register
 
 LEVEL_FEATURES = 8  # numbers that tell the network how noisy its input is
 Levels = Annotated[int, Meta(ge=1, le=1000)]
@@ -50,7 +52,8 @@ class Plan(NamedTuple):
     calls: int  # number of calls so far, which decides the noise to begin with
 
 
-class Diffusion(NavPolicy):
+@register
+class Diffusion(Agent):
     """A network that cleans noisy chunks of actions, given the state; acting begins with nothing but noise.
 
     This is the idea of Diffusion Policy (Chi et al., 2023): DDPM's training over chunks of actions with a cosine
@@ -64,6 +67,8 @@ class Diffusion(NavPolicy):
     """
 
     name: ClassVar[str] = "diffusion"
+    title: ClassVar[str] = "Diffusion"
+    color: ClassVar[str] = "#b3860b"
     config_class: ClassVar[type[AgentConfig]] = DiffusionConfig
     # what was searched: docs/agents.md; the paper's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {
@@ -79,13 +84,20 @@ class Diffusion(NavPolicy):
 
     def build(self, encoder: nn.Module | None) -> None:
         """Make the encoder, the head and the schedule of noise."""
-        levels, size = self.config.noise_levels, self.config.chunk * self.action_size
+        if not isinstance(self.actions, BoxActions):
+            raise ValueError(f"diffusion needs continuous actions, not {self.action_space}: train bc or chunking")
+        levels, size = self.config.noise_levels, self.config.chunk * self.actions.size
         self.encoder, embedding = self.make_encoder(encoder)
-        self.head = Head(embedding + size + LEVEL_FEATURES, size, self.config.head_sizes)
+        self.head = self.make_head(embedding + size + LEVEL_FEATURES, self.config.chunk)
         angles = (torch.arange(levels + 1, device="cpu") / levels + 0.008) / 1.008 * math.pi / 2
         signal = (angles.cos() / angles[0].cos()).clamp(0, 1)  # the cosine schedule of Nichol and Dhariwal, 2021
         # part of the clean actions in each level, 1 in level 0
         self.register_buffer("signal", signal, persistent=False)
+
+    @property
+    def sampling(self) -> Sampling:
+        """States, and the next `chunk` actions."""
+        return Sampling(chunk=self.config.chunk)
 
     def forward(self, embeddings: Tensor, noisy: Tensor, levels: Tensor) -> Tensor:
         """Return clean chunks (N, chunk, A) for embeddings (N, E), noisy chunks and their noise levels (N,)."""
@@ -99,22 +111,20 @@ class Diffusion(NavPolicy):
         signal = self.signal[levels][:, None, None]
         return signal * clean + (1 - signal.square()).sqrt() * noise
 
-    @torch.no_grad()
     def denoise(self, states: Array, noise: Array) -> Array:
         """Turn noise (N, chunk, A) into the chunks for unscaled states (N, D): DDIM without new noise."""
-        tensor = self.observations.tensor
-        embeddings, noisy = self.encoder(self.scale(tensor(states))), tensor(noise)
+        embeddings, noisy = self.encoder(self.scaled(states)), self.observations.tensor(noise)
         levels = torch.linspace(self.config.noise_levels, 0, self.config.denoising_steps + 1).round().long()
         for now, then in itertools.pairwise(levels.to(noisy.device)[:, None].expand(-1, len(noisy))):
             clean = self(embeddings, noisy, now)
             signal = self.signal[now][:, None, None]
             noisy = self.mixed(clean, (noisy - signal * clean) / (1 - signal.square()).sqrt(), then)
-        return self.to_actions(noisy)
+        return self.actions.decode(noisy)
 
-    def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
+    def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
         """Take the next action of each row's chunk; rows whose chunk is used up, or that begin, plan a new one."""
         rows, config = len(states), self.config
-        shape = (rows, config.chunk, self.action_size)
+        shape = (rows, config.chunk, self.actions.size)
         if memory is None:
             memory = Plan(np.zeros(shape, dtype=np.float32), np.full(rows, config.taken), 0)
         check_rows(memory[0] if isinstance(memory, Plan) else memory, shape)
@@ -126,11 +136,10 @@ class Diffusion(NavPolicy):
             actions[plans] = self.denoise(states[plans], noise[plans])
         return actions[np.arange(rows), taken], Plan(actions, taken + 1, calls + 1)
 
-    def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
+    def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
         """Return the mean distance of cleaned chunks to the demonstrated ones, each at a random level of noise."""
-        rng, tensor = rng or np.random.default_rng(0), self.observations.tensor
-        clean = chunks_of(samples, chosen, self.config.chunk)
-        levels = tensor(rng.integers(1, self.config.noise_levels + 1, len(chosen)))
+        tensor, clean = self.observations.tensor, batch.action
+        levels = tensor(rng.integers(1, self.config.noise_levels + 1, len(clean)))
         noisy = self.mixed(clean, tensor(rng.standard_normal(clean.shape, dtype=np.float32)), levels)
-        embeddings = self.encoder(samples.states.gather(chosen, rng))
-        return measure(self(embeddings, noisy, levels), clean).mean()
+        outputs = self(self.encoder(batch.now_states), noisy, levels)
+        return {"denoising": self.actions.distance(outputs, clean).mean()}

@@ -1,4 +1,4 @@
-"""The networks: an encoder that ends in batch norm, as the paper's does, and a head from embeddings to an action."""
+"""The networks: an encoder that ends in batch norm, as the paper's does, a head from embeddings to actions, Adam."""
 
 from __future__ import annotations
 
@@ -105,23 +105,22 @@ def check_rows(state: Any, shape: tuple[int, ...]) -> None:
 
 
 class Remembering:
-    """Something with arrays that are saved besides its weights: the attributes named in `remembered`."""
+    """A module with arrays that are saved besides its weights: the attributes named in `remembered`."""
 
     remembered: ClassVar[tuple[str, ...]] = ()
 
-    def memory(self) -> dict[str, Tensor]:
-        """Return the tensors to save."""
-        return {name: torch.tensor(getattr(self, name)) for name in self.remembered if hasattr(self, name)}
+    def remembered_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays to save."""
+        return {name: np.asarray(getattr(self, name)) for name in self.remembered if hasattr(self, name)}
 
-    def restore(self, memory: dict[str, Tensor]) -> None:
-        """Take over the tensors that `memory` returned."""
-        if memory:
-            for name in self.remembered:
-                setattr(self, name, memory[name].numpy())
-            self.recall()
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays that `remembered_arrays` returned."""
+        for name in self.remembered:
+            setattr(self, name, arrays[name])
+        self.rebuild()
 
-    def recall(self) -> None:
-        """Make what is not saved from the arrays that are."""
+    def rebuild(self) -> None:
+        """Make what is not saved from the arrays that are, and raise ValueError where they do not fit together."""
 
 
 class Encoder(nn.Sequential):
@@ -140,11 +139,11 @@ class Encoder(nn.Sequential):
 
 
 class Head(nn.Sequential):
-    """Embedding (N, E) -> action (N, A) in [-1, 1], through ReLU layers of the given sizes and tanh."""
+    """Embedding (..., E) -> outputs (..., A), through ReLU layers of the given sizes and, if they are squashed, tanh."""
 
-    def __init__(self, input_size: int, action_size: int, sizes: Sequence[int] = (256,)) -> None:
-        layers = hidden_layers(input_size, sizes)
-        super().__init__(*layers, nn.Linear((input_size, *sizes)[-1], action_size), nn.Tanh())
+    def __init__(self, input_size: int, output_size: int, sizes: Sequence[int] = (256,), squash: bool = True) -> None:
+        layers = [*hidden_layers(input_size, sizes), nn.Linear((input_size, *sizes)[-1], output_size)]
+        super().__init__(*layers, *([nn.Tanh()] if squash else []))
 
 
 class Scale(nn.Module):

@@ -1,150 +1,213 @@
-"""State predictors, the half of PIDM that says which state to be in `horizon` steps from now.
+"""State predictors: where would the demonstrator be `horizon` steps from now (equation 2 of the paper)?
 
-They share one small interface, so that PIDM can use any of them, or your own: `fit` on demonstrations, then `predict`.
-A predictor that keeps its place in a demonstration has it in the `state` that `advance` returns.
+They share one small interface, so that PIDM can use any of them, or your own: `fit` on demonstrations, then `predict`,
+on raw states. Their dataclass fields are their options. What one has to remember between steps goes through `memory`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from gymnasium import spaces
+from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pidm_nav.agents.config import Count, Sizes
 from pidm_nav.agents.networks import Adam, Array, Remembering, Scale, check_rows, hidden_layers
+from pidm_nav.agents.registry import register
 from pidm_nav.agents.retrieval import Distance, StateIndex
 from pidm_nav.demos.dataset import DemoDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # Python 3.10 has none in typing
 
+Starts = NDArray[np.bool_]
+Rows = NDArray[np.int64]
+Pull = Annotated[float, Meta(ge=-100, le=100)]
 
-class StatePredictor(Remembering, nn.Module, ABC):
-    """Maps raw states (N, D) to the raw states (N, D) expected `horizon` steps later.
 
-    The agent's scale of states tells the units of distances; without it, they are measured in raw numbers.
-    """
+@dataclass(eq=False)
+class Predictor(Remembering, nn.Module, ABC):
+    """Base class: raw states (N, D) in, the raw states (N, D) expected `horizon` steps later out."""
 
+    kind: ClassVar[str] = "predictor"
     name: ClassVar[str]
-    horizon: int = 1
-    scale: Scale | None
-    flags: NDArray[np.int64]  # columns that say whether a goal is reached
+    seed = 0  # of what it draws
+    horizon = 1
 
-    def __init__(self, scale: Scale | None = None, distance: Distance = "l2", seed: int = 0) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
+
+    def build(self, scale: Scale, seed: int = 0) -> Self:
+        """Take over the agent's scale, which tells the unit of each feature, and make networks."""
         object.__setattr__(self, "scale", scale)  # not as a module of this one, as it is saved with the agent
-        self.distance, self.seed = distance, seed
+        self.seed = seed
+        return self
 
     def fit(self, dataset: DemoDataset, horizon: int = 1) -> Self:
         """Learn from demonstrations, whose actions are not used, and return the predictor."""
-        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
+        self.measure(dataset, horizon)
         self.learn(dataset)
-        self.recall()
+        self.rebuild()
         return self
 
-    def learn(self, dataset: DemoDataset) -> None:
-        """Remember what `predict` needs of the demonstrations."""
+    def measure(self, dataset: DemoDataset, horizon: int) -> None:
+        """Take the horizon, the flags of goals and, where no agent gave one, the scale."""
+        if not hasattr(self, "scale"):
+            observations = np.concatenate([episode.observations for episode in dataset])
+            scale = Scale(spaces.Box(-np.inf, np.inf, observations.shape[1:]))
+            scale.fit(observations, dataset.goal_flags)
+            self.build(scale, self.seed)
+        self.horizon, self.flags = horizon, np.array(dataset.goal_flags, dtype=np.int64)
 
     @abstractmethod
-    def predict(self, observations: Array, state: Any = None) -> Array:
-        """Return the states `horizon` steps later."""
-
-    def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> Any:
-        """Return the state to predict with, given the last one, which rows begin an episode, and what they observe."""
-        return state
-
-    def training_futures(self, dataset: DemoDataset) -> list[Array]:
-        """Return what it would predict for each state of each episode if that episode were new to it."""
-        return [self.predict(episode.observations) for episode in dataset]
-
-
-class NearestNeighbor(StatePredictor):
-    """The paper's predictor: what followed the nearest training state with as many goals reached."""
-
-    name: ClassVar[str] = "nearest"
-    remembered: ClassVar[tuple[str, ...]] = ("states", "futures", "flags")
-
     def learn(self, dataset: DemoDataset) -> None:
-        """Remember every state and the one that followed."""
-        self.states, _, self.futures, *_ = dataset.transitions(self.horizon)
+        """Take from the demonstrations what `predict` needs; `horizon` and `flags` are set."""
 
-    def recall(self) -> None:
-        """Build the trees that find the nearest states."""
-        if self.states.shape != self.futures.shape:
-            raise ValueError(f"states {self.states.shape} do not go with futures {self.futures.shape}")
-        self.index = StateIndex(self.states, self.flags, self.scale, self.distance)
+    @abstractmethod
+    def predict(self, states: Array, memory: Any = None, episode_start: Starts | None = None) -> tuple[Array, Any]:
+        """Return the states `horizon` steps later, and the memory for the next call.
 
-    def predict(self, observations: Array, state: Any = None) -> Array:
-        """Return what followed the nearest states."""
-        return self.futures[self.index.query(observations)]
+        Args:
+            states: (N, D) raw states.
+            memory: what the last call returned, or None at the first.
+            episode_start: (N,) True for rows that begin an episode.
+        """
 
-    def training_futures(self, dataset: DemoDataset) -> list[Array]:
-        """Predict from the other episodes, as an episode would find its own states."""
-        if len(dataset) == 1:
-            return super().training_futures(dataset)
+    def held_out_futures(self, dataset: DemoDataset) -> list[Array]:
+        """Return what a predictor that has not seen an episode says in each of its states, for every episode."""
         futures = []
         for index, episode in enumerate(dataset):
-            others = dataset[np.arange(len(dataset)) != index]
-            predictor = type(self)(self.scale, self.distance).fit(others, self.horizon)
-            futures.append(predictor.predict(episode.observations))
+            others = dataset[np.arange(len(dataset)) != index] if len(dataset) > 1 else dataset
+            fresh, memory, own = deepcopy(self).fit(others, self.horizon), None, []
+            for step, state in enumerate(episode.observations):
+                future, memory = fresh.predict(state[None], memory, np.array([step == 0]))
+                own.append(future)
+            futures.append(np.concatenate(own))
         return futures
 
 
-class _Episodes(StatePredictor):
-    """Remembers whole episodes, one after the other."""
+@dataclass(eq=False)
+class Lookup(Predictor):
+    """Base class of predictors that find a place in a demonstration and look up what followed.
+
+    With `pull` = 1 the future is the demonstration's, wherever the agent is, which pulls the agent back to the
+    demonstration. With 0 it is the agent's own state plus the demonstration's change. Other values mix the two.
+    """
 
     remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths", "flags")
+    pull: Pull = 1.0  # 1: the demonstration's next state; 0: the own state plus the demonstration's change.
 
     def learn(self, dataset: DemoDataset) -> None:
-        """Remember the episodes."""
+        """Remember the episodes, one after the other."""
         episodes = [episode.observations for episode in dataset]
         self.observations = np.concatenate(episodes)
         self.lengths = np.array([len(each) for each in episodes], dtype=np.int64)
 
-    def recall(self) -> None:
-        """Refuse parts that do not belong together, and find where episodes end."""
+    def rebuild(self) -> None:
+        """Find where episodes begin and end."""
         if self.lengths.min(initial=1) < 1 or self.lengths.sum() != len(self.observations):
             raise ValueError(f"{len(self.lengths)} episodes do not make up {len(self.observations)} observations")
-        self.ends = np.cumsum(self.lengths) - 1  # the row of each episode's last state
+        ends = np.cumsum(self.lengths) - 1
+        self.first, self.last = ends + 1 - self.lengths, np.repeat(ends, self.lengths)  # of episodes; of rows
+        self.followed = np.flatnonzero(np.arange(len(self.last)) != self.last)  # rows that another one follows
+
+    @abstractmethod
+    def locate(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Rows, Any]:
+        """Return the row (N,) of `observations` that each state corresponds to, and the memory."""
+
+    def predict(self, states: Array, memory: Any = None, episode_start: Starts | None = None) -> tuple[Array, Any]:
+        """Return what the demonstrations show `horizon` steps after the located rows."""
+        starts = np.zeros(len(states), dtype=bool) if episode_start is None else episode_start
+        rows, memory = self.locate(states, memory, starts)
+        return self.following(rows, states), memory
+
+    def following(self, rows: Rows, states: Array) -> Array:
+        """Return the futures of rows, at most the last state of their episode, as mixed by `pull`."""
+        futures: Array = self.observations[np.minimum(rows + self.horizon, self.last[rows])]
+        if self.pull != 1:
+            futures = futures + np.float32(1 - self.pull) * (states - self.observations[rows])
+            futures[:, self.flags] = futures[:, self.flags].round().clip(0, 1)
+        return futures
 
 
-class Follow(_Episodes, NearestNeighbor):
-    """Keeps its place in a demonstration and moves forward only, so that crossing paths and pauses do not confuse it.
+@register
+@dataclass(eq=False)
+class Nearest(Lookup):
+    """The paper's predictor: what followed the nearest demonstrated state with as many goals reached."""
+
+    name: ClassVar[str] = "nearest"
+    distance: Distance = "l2"  # Distance between states.
+
+    def rebuild(self) -> None:
+        """Build the trees that find the nearest states."""
+        super().rebuild()
+        scale = getattr(self, "scale", None)
+        self.index = StateIndex(self.observations[self.followed], self.flags, scale, self.distance)
+
+    def locate(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Rows, Any]:
+        """Return the rows of the nearest states."""
+        return self.followed[self.index.query(states)[0][:, 0]], memory
+
+
+@register
+@dataclass(eq=False)
+class Neighbors(Nearest):
+    """A mean of what followed the k nearest states, weighted by one over their distance."""
+
+    name: ClassVar[str] = "neighbors"
+    k: Count = 3  # Number of neighbors.
+
+    def predict(self, states: Array, memory: Any = None, episode_start: Starts | None = None) -> tuple[Array, Any]:
+        """Mix the futures of the k nearest states."""
+        nearest, distances = self.index.query(states, min(self.k, len(self.followed)))
+        weights = 1 / np.maximum(distances, 1e-6)  # 0 where a row has fewer than k neighbors
+        weights /= weights.sum(axis=1, keepdims=True)
+        futures = [self.following(self.followed[column], states) for column in nearest.T]
+        mixed: Array = np.einsum("nk,knd->nd", weights, np.stack(futures)).astype(np.float32)
+        mixed[:, self.flags] = mixed[:, self.flags].round()
+        return mixed, memory
+
+
+@register
+@dataclass(eq=False)
+class Follow(Nearest):
+    """Tracks a position in one demonstration and only moves forward, so crossing paths and pauses do not confuse it.
 
     Its place is the nearest of the next states that have no more goals reached than the agent. It changes to another
-    demonstration when that is nearer by more than a usual step. After `window` steps at one place, the agent is held
-    up, for example by a corner that the demonstrator just passed, and the place moves on by one. The state is (N, 2)
+    demonstration when that is nearer by more than an RMS step. After `window` steps at one place, the agent is held up,
+    for example by a corner that the demonstrator just passed, and the place moves on by one. The memory is (N, 2)
     int64: the place among the remembered observations, and for how many steps it has been the same; without it, every
     call begins at the nearest state.
     """
 
     name: ClassVar[str] = "follow"
-    window = 8  # steps ahead of its last place in which the next one is looked for
+    window: Count = 8  # Steps ahead of its last place in which the next one is looked for.
 
-    def recall(self) -> None:
+    def rebuild(self) -> None:
         """Build the trees, and find how far a usual step goes."""
-        super().recall()
-        self.last = np.repeat(self.ends, self.lengths)  # the row of a demonstration's last state
-        self.rows = np.flatnonzero(np.arange(len(self.last)) != self.last)  # the states that another one follows
-        self.index = StateIndex(self.observations[self.rows], self.flags, self.scale, self.distance)
+        super().rebuild()
         self.reached, self.points = self.index.measured(self.observations)
-        steps = self.points[self.rows + 1] - self.points[self.rows]
-        self.usual_step = float(np.sqrt(np.square(np.linalg.norm(steps, self.index.order, axis=1)).mean()))
+        steps = self.points[self.followed + 1] - self.points[self.followed]
+        self.rms_step = float(np.sqrt(np.square(np.linalg.norm(steps, self.index.order, axis=1)).mean()))
         # grows from row to row, as goals are reached one after the other: finds where so many had been reached
         self.progress = self.last * (len(self.flags) + 1) + self.reached
 
-    def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> NDArray[np.int64]:
+    def locate(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Rows, Rows]:
         """Return the places after a step, or the nearest ones of rows that begin an episode."""
-        check_rows(state, (len(observations), 2))
-        nearest = self.rows[self.index.query(observations)]
+        check_rows(memory, (len(states), 2))
+        nearest = super().locate(states, None, episode_start)[0]
         begun = np.stack([nearest, np.zeros_like(nearest)], axis=1)
-        state = begun if state is None else np.where(episode_start[:, None], begun, np.array(state, dtype=np.int64))
-        before, waited = state.T
-        reached, points = self.index.measured(observations)
+        memory = begun if memory is None else np.where(episode_start[:, None], begun, np.array(memory, dtype=np.int64))
+        before, waited = memory.T
+        reached, points = self.index.measured(states)
         end = self.last[before] - 1
         # a goal that was touched earlier than in the demonstration: go on from where that had touched it
         touched = np.searchsorted(self.progress, self.last[before] * (len(self.flags) + 1) + reached)
@@ -156,141 +219,138 @@ class Follow(_Episodes, NearestNeighbor):
         away[self.reached[ahead] > reached[:, None]] += 1e9  # a goal that is still to be touched: not beyond it
         best = away.argmin(axis=1)[:, None]  # of equally near ones the latest, which is how pauses are passed
         place, own = (np.take_along_axis(each, best, axis=1)[:, 0] for each in (ahead, away))
-        other = np.linalg.norm(self.points[nearest] - points, self.index.order, axis=1) + self.usual_step
+        other = np.linalg.norm(self.points[nearest] - points, self.index.order, axis=1) + self.rms_step
         place = np.where((self.last[nearest] != self.last[place]) & (other < own), nearest, place)
-        return np.stack([place, np.where(place == before, waited + 1, 0)], axis=1)
-
-    def predict(self, observations: Array, state: Any = None) -> Array:
-        """Return what the demonstrations show `horizon` steps after the places, at most their last states."""
-        if state is None:
-            state = self.advance(None, np.ones(len(observations), dtype=bool), observations)
-        place = state[:, 0]
-        futures: Array = self.observations[np.minimum(place + self.horizon, self.last[place])]
-        return futures
+        return place, np.stack([place, np.where(place == before, waited + 1, 0)], axis=1)
 
 
-class TimeIndexed(_Episodes):
+@register
+@dataclass(eq=False)
+class TimeIndexed(Lookup):
     """The paper's predictor for its 3D world: step t + horizon of one demonstration, drawn at each reset.
 
-    The state is (N, 2) int64: the step within the episode and the demonstration that is followed. It must be passed
-    from call to call, as Stable-Baselines3's loops do; without it, every call begins an episode.
+    The memory is (N, 3) int64: the step within the episode, the demonstration that is followed, and how many episodes
+    the row has begun before. It must be passed from call to call; without it, every call begins an episode.
     """
 
     name: ClassVar[str] = "time"
     remembered: ClassVar[tuple[str, ...]] = ("observations", "lengths")
+    flags = np.array([], dtype=np.int64)  # it does not look at goals
 
-    def recall(self) -> None:
-        """Begin to draw among the episodes."""
-        super().recall()
-        self.rng = np.random.default_rng(self.seed)
-
-    def advance(self, state: Any, episode_start: NDArray[np.bool_], observations: Array) -> NDArray[np.int64]:
-        """Count a step, or begin a demonstration drawn at random."""
-        check_rows(state, (len(observations), 2))
-        if state is None:
-            episode_start, state = np.ones_like(episode_start), np.zeros((len(episode_start), 2))
-        following = np.array(state, dtype=np.int64)
-        following[:, 0] += 1
-        following[episode_start, 0] = 0
-        following[episode_start, 1] = self.rng.integers(len(self.lengths), size=int(episode_start.sum()))
-        return following
-
-    def predict(self, observations: Array, state: Any = None) -> Array:
-        """Return the demonstrations' states `horizon` steps ahead, at most their last ones."""
-        if state is None:
-            state = self.advance(None, np.ones(len(observations), dtype=bool), observations)
-        steps, demonstrations = state.T
-        first, last = (self.ends + 1 - self.lengths)[demonstrations], self.ends[demonstrations]
-        futures: Array = self.observations[np.minimum(first + steps + self.horizon, last)]
-        return futures
-
-    def training_futures(self, dataset: DemoDataset) -> list[Array]:
-        """Return what other demonstrations, drawn at random, did `horizon` steps ahead of each step."""
-        rng = np.random.default_rng(self.seed)
-        futures = []
-        for own, episode in enumerate(dataset):
-            steps = np.arange(len(episode) + 1)
-            other = (own + rng.integers(1, max(2, len(dataset)), size=len(steps))) % len(dataset)
-            futures.append(self.predict(episode.observations, np.stack([steps, other], axis=1)))
-        return futures
+    def locate(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Rows, Rows]:
+        """Count a step, or begin a demonstration that seed, row and number of the episode decide."""
+        rows = len(states)
+        check_rows(memory, (rows, 3))
+        if memory is None:
+            episode_start, memory = np.ones(rows, dtype=bool), np.full((rows, 3), -1)
+        step, demo, begun = np.array(memory, dtype=np.int64).T
+        begun = begun + episode_start
+        draws = np.random.default_rng(self.seed).integers(len(self.lengths), size=(int(begun.max()) + 1, rows))
+        demo = np.where(episode_start, draws[begun, np.arange(rows)], demo)
+        step = np.where(episode_start, 0, step + 1)
+        place = np.minimum(self.first[demo] + step, self.first[demo] + self.lengths[demo] - 1)
+        return place, np.stack([step, demo, begun], axis=1)
 
 
-class LearnedPredictor(StatePredictor):
+@register
+@dataclass(eq=False)
+class Learned(Predictor):
     """An MLP for the change of the scaled state over `horizon` steps, trained on the squared error.
 
     Flags of reached goals are rounded to 0 or 1, the only values that the inverse dynamics model has seen.
     """
 
     name: ClassVar[str] = "learned"
-    remembered: ClassVar[tuple[str, ...]] = ("flags",)
-    scale: Scale
-    change: Tensor
+    remembered: ClassVar[tuple[str, ...]] = ("flags", "trained_horizon")
+    steps: Count = 2000  # Number of gradient steps.
+    sizes: Sizes = (256, 256)  # Sizes of the hidden layers.
+    batch_size: Count = 256  # States per step.
+    learning_rate: Annotated[float, Meta(gt=0, le=1)] = 1e-3  # Learning rate at the first step; falls to 0.
+    # Denoising: noise on the inputs in training, in RMS changes, with the clean future as the target.
+    noise: Annotated[float, Meta(ge=0, le=100)] = 0.0
 
-    sizes = (256, 256)  # hidden layers
-    batch_size = 256
-    learning_rate = 1e-3  # falls to 0 over the steps
+    delta_rms: Tensor = field(init=False, repr=False)  # (D,) RMS change of each feature, the unit of the output
 
-    def __init__(self, scale: Scale, distance: Distance = "l2", seed: int = 0, steps: int = 2000) -> None:
-        super().__init__(scale, distance, seed)
-        self.steps = steps
-        size = scale.center.numel()
-        with torch.random.fork_rng(devices=[]):  # a seed gives the same weights, whatever was drawn before
+    def build(self, scale: Scale, seed: int = 0) -> Self:
+        """Make the network, with weights drawn from the seed."""
+        super().build(scale, seed)
+        size, sizes = scale.center.numel(), tuple(self.sizes)
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = nn.Sequential(*hidden_layers(size, self.sizes), nn.Linear(self.sizes[-1], size))
+            self.network = nn.Sequential(*hidden_layers(size, sizes), nn.Linear((size, *sizes)[-1], size))
         self.flags = np.array([], dtype=np.int64)
-        self.register_buffer("change", torch.ones(size))  # the usual change of each feature, the unit of the output
+        self.register_buffer("delta_rms", torch.ones(size))
+        return self.to(scale.center.device)
 
-    def recall(self) -> None:
+    def rebuild(self) -> None:
         """Check that the flags are columns of a state."""
-        self.change.numpy(force=True)[self.flags]
+        self.delta_rms.numpy(force=True)[self.flags]
 
     def forward(self, states: Tensor) -> Tensor:
         """Return scaled futures (N, D) for scaled states (N, D)."""
-        changes: Tensor = self.network(states) * self.change
-        return states + changes
+        delta: Tensor = self.network(states) * self.delta_rms
+        return states + delta
 
-    def measure(self, states: Tensor, futures: Tensor) -> Tensor:
-        """Return the mean squared error of the change, each feature in its own unit."""
-        error: Tensor = self.network(states) - (futures - states) / self.change
-        return error.square().mean()
+    def loss(self, states: Tensor, futures: Tensor) -> Tensor:
+        """Return the squared errors (N,) of the changes, each feature in its own unit."""
+        error: Tensor = self.network(states) - (futures - states) / self.delta_rms
+        return error.square().mean(dim=1)
 
+    def pairs(self, dataset: DemoDataset) -> tuple[Tensor, Tensor]:
+        """Return the scaled states and futures of all steps."""
+        states, _, futures, *_ = dataset.transitions(self.horizon)
+        now, future = self.scale(torch.tensor(np.stack([states, futures]), device=self.delta_rms.device))
+        return now, future
+
+    def measure(self, dataset: DemoDataset, horizon: int) -> None:
+        """Take the units of changes from the data as well."""
+        super().measure(dataset, horizon)
+        self.trained_horizon = np.array(horizon)
+        now, future = self.pairs(dataset)
+        rms = (future - now).square().mean(dim=0).sqrt()
+        self.delta_rms.copy_(torch.where(rms > 1e-6, rms, torch.ones_like(rms)))
+
+    @torch.enable_grad()
     def learn(self, dataset: DemoDataset) -> None:
-        """Take the units of features from the data, and train the network."""
-        transitions = dataset.transitions(self.horizon)
-        both = torch.tensor(np.stack([transitions.state, transitions.future]), device=self.change.device)
-        states, futures = self.scale(both)
-        usual = (futures - states).square().mean(dim=0).sqrt()
-        self.change.copy_(torch.where(usual > 1e-6, usual, torch.ones_like(usual)))
+        """Train the network."""
+        now, future = self.pairs(dataset)
+        varies = (future != now).any(dim=0)  # goals that stay where they are get no noise
         generator = torch.Generator().manual_seed(self.seed)
         optimizer = Adam(list(self.network.parameters()))
         for step in range(self.steps):
-            rows = torch.randint(len(states), (self.batch_size,), generator=generator)
-            self.measure(states[rows], futures[rows]).backward()  # type: ignore[no-untyped-call]
+            rows = torch.randint(len(now), (self.batch_size,), generator=generator)
+            inputs = now[rows]
+            if self.noise:
+                noise = torch.randn(inputs.shape, generator=generator).to(inputs)
+                inputs = inputs + self.noise * varies * self.delta_rms * noise
+            self.loss(inputs, future[rows]).mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step(self.learning_rate * (1 - step / self.steps))
 
     @torch.no_grad()
-    def predict(self, observations: Array, state: Any = None) -> Array:
+    def predict(self, states: Array, memory: Any = None, episode_start: Starts | None = None) -> tuple[Array, Any]:
         """Return the network's predictions in raw numbers."""
-        rows = torch.tensor(observations, device=self.change.device)
+        if self.horizon != self.trained_horizon:
+            raise ValueError(
+                f"this predictor looks {self.trained_horizon} steps ahead, not {self.horizon}: fit it again"
+            )
+        rows = torch.tensor(states, device=self.delta_rms.device)
         futures: Array = self.scale.inverse(self(self.scale(rows))).cpu().numpy()
         futures[:, self.flags] = futures[:, self.flags].round().clip(0, 1)
-        return futures
+        return futures, memory
 
 
-class Oracle(StatePredictor):
+class Oracle(Predictor):
     """A function as a predictor, for tests and analyses with known futures; it cannot be saved."""
 
     name: ClassVar[str] = "oracle"
 
     def __init__(self, function: Callable[[Array], Array]) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.function = function
 
-    def predict(self, observations: Array, state: Any = None) -> Array:
+    def learn(self, dataset: DemoDataset) -> None:
+        """Learn nothing."""
+
+    def predict(self, states: Array, memory: Any = None, episode_start: Starts | None = None) -> tuple[Array, Any]:
         """Return what the function returns."""
-        return self.function(observations)
-
-
-PREDICTORS: dict[str, type[StatePredictor]] = {
-    predictor.name: predictor for predictor in (NearestNeighbor, Follow, TimeIndexed, LearnedPredictor)
-}
+        return self.function(states), memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 from torch import nn
 
+from pidm_nav.agents.agent import Agent, Starts
+from pidm_nav.agents.batches import TrainingData
 from pidm_nav.agents.config import Preset
 from pidm_nav.agents.networks import Array, Scale
-from pidm_nav.agents.policy import NavPolicy
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.agents.registry import register
 
 Distance = Literal["l2", "l1"]
 
@@ -57,55 +58,62 @@ class StateIndex:
         points = states[:, self.features].astype(np.float64) / self.width[self.features]
         return (states[:, self.flags] > 0.5).sum(axis=1), points
 
-    def query(self, states: Array) -> NDArray[np.int64]:
-        """Return (N,) indices of the stored states that are nearest to these."""
+    def query(self, states: Array, k: int = 1) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the indices (N, k) of the nearest stored states, the nearest first, and their distances.
+
+        Where fewer than k stored states can be compared, the distances of the others are infinite.
+        """
         if states.shape[1] != len(self.width):
             raise ValueError(f"states of {states.shape[1]} numbers are unlike the remembered ones of {len(self.width)}")
         reached, points = self.measured(states)
         # the group with the closest number of goals; of two that are equally close, argmin takes the smaller number
         group = np.abs(reached[:, None] - self.groups).argmin(axis=1)
-        nearest = np.empty(len(states), dtype=np.int64)
+        nearest, distances = np.zeros((len(states), k), dtype=np.int64), np.empty((len(states), k))
         for index in np.unique(group):
-            rows = group == index
-            nearest[rows] = self.members[index][self.trees[index].query(points[rows], p=self.order)[1]]
-        return nearest
+            rows, members = group == index, self.members[index]
+            distances[rows], found = self.trees[index].query(points[rows], k=np.arange(1, k + 1), p=self.order)
+            nearest[rows] = members[np.minimum(found, len(members) - 1)]
+        return nearest, distances
 
 
-class RetrievalBC(NavPolicy):
+@register
+class RetrievalBC(Agent):
     """The paper's retrieval baseline: the action demonstrated in the nearest training state; nothing is trained."""
 
     name: ClassVar[str] = "retrieval-bc"
+    title: ClassVar[str] = "Retrieval BC"
+    color: ClassVar[str] = "#0b8a5f"
     trainable: ClassVar[bool] = False
-    remembered: ClassVar[tuple[str, ...]] = ("states", "actions", "flags")
+    remembered: ClassVar[tuple[str, ...]] = ("states", "demo_actions", "flags")
     presets: ClassVar[Mapping[str, Preset]] = {
-        **NavPolicy.presets,
-        "pixels": replace(NavPolicy.presets["pixels"], options=NavPolicy.presets["frozen"].options),
+        **Agent.presets,
+        "pixels": replace(Agent.presets["pixels"], options=Agent.presets["frozen"].options),
     }
 
     def build(self, encoder: nn.Module | None) -> None:
         """Start with an empty memory of states and actions; there are no networks."""
         self.index: StateIndex | None = None
 
-    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = (), idm: Sequence[DemoDataset] = ()) -> None:
+    def prepare(self, data: TrainingData) -> None:
         """Remember every demonstrated state and its action."""
-        if self.observations.moving:
+        if self.observations.encoder_trainable:
             raise ValueError(
                 f"retrieval-bc trains nothing, not even a CNN: take frames='random', not '{self.config.frames}'"
             )
-        super().prepare(dataset)
-        dataset = self.observations.embedded(dataset)
-        self.states, self.actions, *_ = dataset.transitions()
+        super().prepare(data)
+        dataset = self.observations.embedded(data.demos)
+        self.states, self.demo_actions, *_ = dataset.transitions()
         self.flags = np.array(dataset.goal_flags, dtype=np.int64)
-        self.recall()
+        self.rebuild()
 
-    def recall(self) -> None:
+    def rebuild(self) -> None:
         """Build the trees that find the nearest states."""
-        if self.actions.shape != (len(self.states), self.action_size):
-            raise ValueError(f"{len(self.states)} remembered states do not go with actions {self.actions.shape}")
+        if len(self.demo_actions) != len(self.states):
+            raise ValueError(f"{len(self.states)} remembered states do not go with {len(self.demo_actions)} actions")
         self.index = StateIndex(self.states, self.flags, self.scale)
 
-    def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
+    def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
         """Return the actions of the nearest states."""
         if self.index is None:
             raise ValueError("this agent has no memory yet: train it on demonstrations first")
-        return self.actions[self.index.query(states)], memory
+        return self.demo_actions[self.index.query(states)[0][:, 0]], memory

@@ -1,15 +1,14 @@
-"""Stable-Baselines3: PPO goes on from a BC agent, and becomes one again.
+"""Stable-Baselines3: PPO continues training an agent, which stays the agent that it is.
 
 Most models of SB3 need no wrapper to be evaluated, collected from or compared: they have `predict`, which is all that
-`evaluate` and `collect` ask for. `to_policy` is for those that know normalized, stacked or Dict observations. What
-`to_agent` makes of a PPO model is saved without pickle, as every agent is.
+`evaluate` and `collect` ask for. `to_policy` is for those that know normalized, stacked or Dict observations.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3 import PPO
@@ -20,84 +19,90 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor, nn
 
-from pidm_nav.agents.bc import BC
-from pidm_nav.agents.encoders import output_size
-from pidm_nav.agents.policy import same_space
+from pidm_nav.agents.agent import Agent, eval_mode, same_space
+from pidm_nav.agents.heads import BoxActions
 from pidm_nav.tasks import unflatten
 
 # Small steps, as the first policy is good already.
 SETTINGS: dict[str, Any] = {"n_steps": 256, "batch_size": 512, "n_epochs": 5, "learning_rate": 1e-4, "target_kl": 0.02}
-# The critic has an encoder of its own, and orthogonal weights would overwrite the agent's.
-NETWORKS: dict[str, Any] = {"net_arch": {"pi": [], "vf": [64]}, "share_features_extractor": False, "ortho_init": False}
+# The critic has layers of its own, and orthogonal weights would overwrite the agent's.
+NETWORKS: dict[str, Any] = {"net_arch": {"pi": [], "vf": [256, 64]}, "ortho_init": False}
 FIRST_LOG_STD = -1.5  # of the actions, in half widths of their space
 
 
-class AgentFeatures(BaseFeaturesExtractor):
-    """An agent's scale and encoder of states."""
+class ScaledStates(BaseFeaturesExtractor):
+    """The agent's scale of observations, which actor and critic share."""
 
-    def __init__(self, observation_space: spaces.Box, agent: BC) -> None:
-        super().__init__(observation_space, output_size(agent.encoder))
-        self.scale, self.encoder = deepcopy(agent.scale), deepcopy(agent.encoder)
+    def __init__(self, observation_space: spaces.Box, agent: Agent) -> None:
+        super().__init__(observation_space, agent.state_size)
+        self.scale = agent.scale
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Return embeddings (N, E); batch norm must not move while PPO compares its old policy with the new."""
-        embeddings: Tensor = self.encoder.eval()(self.scale(observations))
-        return embeddings
+        """Return scaled states (N, D)."""
+        states: Tensor = self.scale(observations)
+        return states
 
 
-class AgentHead(nn.Module):
-    """An agent's head, with actions in the units of their space."""
+class Actor(nn.Module):
+    """An agent as PPO's actor: its own modules, not copies of them."""
 
-    def __init__(self, agent: BC) -> None:
+    def __init__(self, agent: Agent) -> None:
         super().__init__()
-        self.head, self.scale = deepcopy(agent.head), deepcopy(agent.action_scale)
+        self.agent = agent
 
-    def forward(self, embeddings: Tensor) -> Tensor:
-        """Return the means (N, A) of the actions."""
-        return self.scale.inverse(self.head(embeddings))
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the means (N, A) of continuous actions, or logits (N, n) of discrete ones."""
+        with eval_mode(self.agent):  # batch norm must not move while PPO compares its old policy with the new
+            outputs = self.agent.outputs(states)
+        return self.agent.actions.scale.inverse(outputs) if isinstance(self.agent.actions, BoxActions) else outputs
 
 
 class AgentPolicy(ActorCriticPolicy):
-    """An actor that begins as a BC agent, and a critic that begins with its encoder."""
+    """An actor that is an agent, and a critic of its own."""
 
     def _build(self, lr_schedule: Any) -> None:
         super()._build(lr_schedule)
-        agent = self.features_extractor_kwargs["agent"]
-        self.action_net = AgentHead(agent)
-        self.log_std = nn.Parameter(FIRST_LOG_STD + agent.action_scale.width.log())
+        agent: Agent = self.features_extractor_kwargs["agent"]
+        self.action_net = Actor(agent)
+        if isinstance(agent.actions, BoxActions):
+            self.log_std = nn.Parameter(FIRST_LOG_STD + agent.actions.scale.width.log())
         make_optimizer: Any = self.optimizer_class
         self.optimizer = make_optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def actor(self) -> list[nn.Parameter]:
         """Return the parameters that decide the actions."""
-        return [*self.action_net.parameters(), *self.pi_features_extractor.parameters(), self.log_std]
+        noise = [self.log_std] if isinstance(getattr(self, "log_std", None), nn.Parameter) else []
+        return [*self.action_net.parameters(), *noise]
 
 
-def to_ppo(agent: BC, env: Any, **settings: Any) -> PPO:
+def to_ppo(agent: Agent, env: Any, **settings: Any) -> PPO:
     """Return PPO that acts as the agent does, to be trained further in an environment of Gymnasium or SB3.
 
-    Train it with the callback `CriticFirst`. The settings are PPO's; those that are not given suit a good first policy.
+    The agent's modules are PPO's actor, so the agent improves with PPO, and gradient steps of both kinds can take
+    turns. A PIDM's predictor stays part of the policy: it is asked without memory, and what is trained is the inverse
+    dynamics model. Train with the callback `CriticFirst`. The settings are PPO's; those that are not given suit a good
+    first policy.
     """
-    if not isinstance(agent, BC) or agent.vision is not None:
-        raise ValueError(f"{agent!r} cannot become PPO's actor: give a BC agent that observes states, not images")
+    if not isinstance(agent, Agent) or agent.vision is not None:
+        raise ValueError(f"{agent!r} cannot become PPO's actor: give an agent that observes states, not images")
     for own, given in ((agent.observation_space, env.observation_space), (agent.action_space, env.action_space)):
         if not same_space(own, given):
             task = agent.description.get("task")
             give = f"make one with find_task('{task}').make()" if task else "give another one"
             raise ValueError(f"the agent was trained for {own}, your environment has {given}: {give}")
-    features = {"features_extractor_class": AgentFeatures, "features_extractor_kwargs": {"agent": agent}}
+    with torch.no_grad(), eval_mode(agent):
+        agent.outputs(torch.zeros(1, agent.state_size, device=agent.scale.center.device))  # refuses what has no actor
+    features = {"features_extractor_class": ScaledStates, "features_extractor_kwargs": {"agent": agent}}
     networks = {**NETWORKS, **features, **settings.pop("policy_kwargs", {})}
     return PPO(AgentPolicy, env, policy_kwargs=networks, **{**SETTINGS, **settings})
 
 
-def to_agent(ppo: PPO) -> BC:
-    """Return the BC agent that acts as PPO, made by `to_ppo`, does now without noise; it can be saved as any agent."""
+def to_agent(ppo: PPO) -> Agent:
+    """Return the agent that PPO, made by `to_ppo`, has trained; it acts without noise and is saved as any agent."""
     policy: Any = ppo.policy
     if not isinstance(ppo.policy, AgentPolicy):
-        raise ValueError(f"a {type(policy).__name__} is not a BC agent's network: use the model as it is, or to_ppo")
-    agent: BC = deepcopy(policy.features_extractor_kwargs["agent"])
-    agent.encoder.load_state_dict(policy.pi_features_extractor.encoder.state_dict())
-    agent.head.load_state_dict(policy.action_net.head.state_dict())
+        raise ValueError(f"a {type(policy).__name__} is no agent of this package: use the model as it is, or to_ppo")
+    agent: Agent = policy.action_net.agent
     agent.description |= {"ppo": {"steps": ppo.num_timesteps}}
     return agent.eval()
 
@@ -131,7 +136,7 @@ def to_policy(model: BaseAlgorithm, normalizer: VecNormalize | None = None) -> M
 
 
 class CriticFirst(BaseCallback):
-    """Trains the critic alone for so many steps: one that knows nothing yet would spoil the actor."""
+    """Trains the critic alone for the first `steps` steps: an untrained one would spoil the actor."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
-"""Training agents: settings by preset, the environment's spaces by task, the same result for the same seed."""
+"""train(): an agent from demonstrations, with settings by preset, a log, checkpoints, and resuming after a kill."""
 
 from __future__ import annotations
 
-import copy
+import hashlib
 import json
-import os
+import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,11 +16,15 @@ import gymnasium as gym
 from gymnasium import spaces
 from torch import nn
 
+from pidm_nav.agents.agent import Agent, find_device, make_agent, torch_threads
+from pidm_nav.agents.batches import TrainingData
 from pidm_nav.agents.checkpoint import DESCRIPTION
 from pidm_nav.agents.config import AgentConfig, Preset
-from pidm_nav.agents.encoders import is_trained
-from pidm_nav.agents.loop import CHECKPOINTS, LOSSES, STATE_FILE, TENSORBOARD, OnCheckpoint, OnLog, Score, Training
-from pidm_nav.agents.policy import NavPolicy, agent_class, find_device, make_agent, torch_threads
+from pidm_nav.agents.encoders import Frozen, is_trained
+from pidm_nav.agents.fit import Fit
+from pidm_nav.agents.journal import LOSSES, TENSORBOARD, OnLog, journal
+from pidm_nav.agents.registry import find_part, source_hash
+from pidm_nav.agents.tensors import load_tensors, save_tensors
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.limits import MAX_EPISODES, check_number
@@ -29,12 +33,19 @@ from pidm_nav.seeds import VALIDATION
 from pidm_nav.tasks import TASKS, find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
-UNFINISHED = "unfinished"  # folder of a training that will replace the agent above it
+STATE_FILE, CHECKPOINTS = "training.safetensors", "checkpoints"
+EVALUATIONS = 5  # rollouts in a run whose agent is scored on the way; the last ones are at the end
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
+OnCheckpoint = Callable[[int, Agent], None]
+Score = Callable[[Agent], dict[str, float]]
 
 
 def choose_preset(
-    agent: str, dataset: DemoDataset, name: str | None = None, encoder: nn.Module | None = None, **settings: Any
+    agent: str | type[Agent],
+    dataset: DemoDataset,
+    name: str | None = None,
+    encoder: nn.Module | None = None,
+    **settings: Any,
 ) -> Preset:
     """Return the settings to train an agent with: those of a preset, with single settings changed by name.
 
@@ -42,11 +53,11 @@ def choose_preset(
     and to frozen if not.
     """
     images = dataset[0].observations.ndim == 4
-    kind = agent_class(agent)
+    kind = find_part("agent", agent)
     if name is None and images:
         frames = settings.get("frames", kind.preset("pixels").options.frames)
         name = "pixels" if is_trained(frames, encoder) else "frozen"
-    preset = kind.preset(name or "fast", dataset.task)
+    preset: Preset = kind.preset(name or "fast", dataset.task)
     if (name in FRAME_PRESETS) != images:
         have = "images" if images else "no images"
         fitting = " or ".join(each for each in kind.presets if (each in FRAME_PRESETS) == images)
@@ -80,7 +91,7 @@ def dataset_spaces(dataset: DemoDataset) -> Spaces:
 
 
 def train(
-    agent: str,
+    agent: str | type[Agent],
     dataset: DemoDataset,
     preset: str | Preset | None = None,
     out: str | Path | None = None,
@@ -96,15 +107,15 @@ def train(
     on_checkpoint: OnCheckpoint | None = None,
     on_log: OnLog | None = None,
     **settings: Any,
-) -> NavPolicy:
+) -> Agent:
     """Train an agent on demonstrations and return it, ready to act.
 
     Args:
-        agent: a name in `AGENTS`.
+        agent: a name in `AGENTS`, or a class derived from `Agent`.
         dataset: expert demonstrations of one task.
         preset: the name of one of the agent's presets, or all settings; see `choose_preset` for the default.
-        out: folder for the agent, its checkpoints and its losses; a killed training found there is resumed.
-        predictor_data: more episodes of the task for PIDM's state predictor, which does not use their actions.
+        out: folder for the agent, its checkpoints and its losses; a run that was killed there is resumed.
+        predictor_data: more demonstrations of the task for PIDM's predictor, which does not use their actions.
         idm_data: more episodes for PIDM's inverse dynamics model, of any quality or task with equal shapes, such as
             `play(task)`; needed where the demonstrations have no actions.
         encoder: an encoder of states or, where observations are images, of images to use instead of the package's.
@@ -112,99 +123,163 @@ def train(
         overwrite: replace an agent that `out` holds already.
         progress: show a progress bar, in a terminal or a notebook.
         device: where to train: cpu, cuda, cuda:1, mps, or auto for a GPU where there is one. It is no setting: weights
-            and batches are drawn alike on all devices, so results differ by rounding only, and a training that was
-            killed on one device may be resumed on another.
+            and batches are drawn alike on all devices, so results differ by rounding only, and a run that was killed on
+            one device may be resumed on another.
         eval_episodes: number of rollouts in each of five evaluations during training, whose mean score is logged with
             the loss; they do not change the agent.
-        on_checkpoint: called with the step and the agent, ready to act, at each checkpoint and at the end.
-        on_log: called with each entry of the log: a dict of the step, loss, learning rate and, if there is one, score.
+        on_checkpoint: called with the step and a copy of the agent, ready to act, at each checkpoint and at the end.
+        on_log: called with each entry of the log: a dict of the step, loss and its terms, learning rate and score.
         settings: settings of the agent (as in `PIDMConfig`) and of the training (as in `TrainConfig`) that shall differ
-            from the preset, e.g. `steps=500, horizons=(1, 6)`.
+            from the preset, e.g. `steps=500, horizons=(1, 6), predictor=Neighbors(k=5)`.
     """
+    kind: type[Agent] = find_part("agent", agent)
     if isinstance(preset, Preset):
         chosen = preset.changed(**settings)
     else:
-        chosen = choose_preset(agent, dataset, preset, encoder, **settings)
-    own = {name: getattr(chosen.options, name) for name in ("frames", "frame_size", "history")}
-    if dataset[0].observations.ndim != 4 and own != {name: getattr(AgentConfig, name) for name in own}:
-        raise ValueError(f"the settings {', '.join(own)} are for images, which these demonstrations do not have")
-    if agent != "pidm" and (predictor_data is not None or idm_data is not None):
-        raise ValueError(f"predictor_data and idm_data are for pidm: {agent} has neither part")
-    if not dataset.action_dim and (agent != "pidm" or idm_data is None):
-        given = "give" if agent == "pidm" else "train pidm, and give"
-        raise ValueError(
-            f"{agent} learns which actions to take, and these demonstrations have none: {given} it other data for its "
-            "inverse dynamics model, such as play, as idm_data (--idm-demos play)"
-        )
-    config, place = chosen.training, find_device(device)
+        chosen = choose_preset(kind, dataset, preset, encoder, **settings)
+    _check_settings(kind, chosen, dataset, predictor_data, idm_data)
     check_number("eval_episodes", eval_episodes, 0, MAX_EPISODES)
+    config, place = chosen.training, find_device(device)
     score = _scorer(dataset, eval_episodes) if eval_episodes else None
-    policy = make_agent(agent, *(env_spaces or dataset_spaces(dataset)), chosen.options, encoder, config.seed).to(place)
-    extra, more = ([each] if each else [] for each in (predictor_data, idm_data))
-    for each in (dataset, *extra, *more):
+    policy = make_agent(kind, env_spaces or dataset_spaces(dataset), chosen.options, encoder, config.seed).to(place)
+    data = TrainingData(dataset, *([each] if each else [] for each in (predictor_data, idm_data)))
+    for each in (dataset, *data.predictor, *data.idm):
         _check_fits(each, policy)
-    with (
-        nullcontext() if out is None else _workplace(Path(out), overwrite) as folder,
-        torch_threads(config.threads),
-    ):
-        policy.prepare(dataset, extra, more)
-        policy.description = {**_describe(dataset, chosen, predictor_data, idm_data), "device": place.type}
-        if policy.trainable:
-            acted, others = ([dataset], extra) if dataset.action_dim else ([], [dataset, *extra])
-            Training(policy, [*acted, *more], config, folder, others).run(progress, on_checkpoint, score, on_log)
-        elif on_checkpoint:
-            on_checkpoint(config.steps, policy)
-        policy.description |= policy.findings()
+    with nullcontext() if out is None else _output_dir(Path(out), overwrite), torch_threads(config.threads):
+        policy.description = {**_describe(data, chosen), "device": place.type}
+        if kind.trainable:
+            run = Fit(policy, data, config)
+            _run(run, None if out is None else Path(out), progress, on_checkpoint, score, on_log)
+        else:
+            policy.prepare(data)
         policy.eval()
+        policy.description |= policy.diagnostics()
         if out is not None:
             policy.save(out)
+            (Path(out) / STATE_FILE).unlink(missing_ok=True)
+        if on_checkpoint:
+            on_checkpoint(config.steps, policy)
     return policy
+
+
+def _run(
+    run: Fit,
+    folder: Path | None,
+    progress: bool,
+    on_checkpoint: OnCheckpoint | None,
+    score: Score | None,
+    on_log: OnLog | None,
+) -> None:
+    """Take all gradient steps that are left, and make the agent ready to act."""
+    config, agent = run.config, run.agent
+    state_file, identity = None if folder is None else folder / STATE_FILE, _identity(run)
+    if state_file is not None and state_file.exists():
+        tensors, found = load_tensors(state_file, "delete it to train from the beginning")
+        if found != identity:
+            other = "an unfinished training run of another agent, configuration, dataset or code"
+            raise ValueError(f"{folder} holds {other}: choose another folder or delete {STATE_FILE}")
+        run.resume(tensors)
+    scored = {config.steps * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)} if score else ()
+    with journal(folder, agent.name, config.steps, run.steps, progress, on_log) as log:
+        for batch in run.batches():
+            terms = agent.loss(batch, run.rng)
+            loss = run.step(terms)
+            done = run.steps
+            if done % config.log_every == 0 or done == config.steps or done in scored:
+                entry = {"loss": loss.item(), "learning_rate": config.rate(done - 1)}
+                if len(terms) > 1:
+                    entry |= {f"loss_{name}": term.item() for name, term in terms.items()}
+                if not math.isfinite(entry["loss"]):
+                    lost = f"the loss is {entry['loss']} after {done} steps"
+                    raise ValueError(f"{lost}: choose a smaller learning_rate")
+                if score and done in scored:
+                    entry |= score(run.ready_copy())
+                log(done, entry)
+            if done in config.checkpoints and done < config.steps:
+                ready = run.ready_copy()
+                if folder is not None:
+                    ready.save(folder / CHECKPOINTS / f"step-{done:06d}")
+                if on_checkpoint:
+                    on_checkpoint(done, ready)
+            if state_file is not None and done % config.save_every == 0 and done < config.steps:
+                save_tensors(state_file, run.state(), identity)
+    run.finish()
+
+
+def _identity(run: Fit) -> str:
+    """Return a hash of what a training run depends on: code, settings, frozen encoder and all data."""
+    agent = run.agent
+    encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings only name it
+    sets: Sequence[Sequence[DemoDataset]] = ([run.data.demos], run.data.predictor, run.data.idm)
+    code = source_hash(*(type(module) for module in agent.modules()))
+    parts = [agent.name, asdict(agent.config), asdict(run.config), encoder, code]
+    parts.append([[dataset.sha256 for dataset in each] for each in sets])
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _check_settings(
+    kind: type[Agent],
+    preset: Preset,
+    dataset: DemoDataset,
+    predictor_data: DemoDataset | None,
+    idm_data: DemoDataset | None,
+) -> None:
+    """Refuse settings and data that this agent cannot use."""
+    own = {name: getattr(preset.options, name) for name in ("frames", "frame_size", "history")}
+    if dataset[0].observations.ndim != 4 and own != {name: getattr(AgentConfig, name) for name in own}:
+        raise ValueError(f"the settings {', '.join(own)} are for images, which these demonstrations do not have")
+    for name, given in {"predictor_data": predictor_data, "idm_data": idm_data}.items():
+        if given is not None and name not in kind.uses:
+            raise ValueError(f"{kind.name} has no part that learns from {name}: leave it out, or train pidm")
+    if idm_data is not None and not idm_data.action_dim:
+        raise ValueError("idm_data has no actions, which an inverse dynamics model learns: give data with actions")
+    if not dataset.action_dim and idm_data is None:
+        given = "give" if "idm_data" in kind.uses else "train pidm, and give"
+        raise ValueError(
+            f"{kind.name} learns which actions to take, and these demonstrations have none: {given} it other data for "
+            "its inverse dynamics model, such as random play, as idm_data"
+        )
 
 
 def _scorer(dataset: DemoDataset, episodes: int) -> Score:
     """Return the function that gives an agent's mean score in a few rollouts of the demonstrations' task, by name."""
     task, arguments = find_task(dataset.task), env_arguments(dataset)
 
-    def score(policy: NavPolicy) -> dict[str, float]:
-        agent = copy.deepcopy(policy)  # playing changes nothing that the agent draws later
+    def score(agent: Agent) -> dict[str, float]:
         result = evaluate(agent, task, episodes, VALIDATION.start, keep_episodes=False, **arguments)
         return {result.measure.replace(" ", "_"): float(result.scores.mean())}
 
     return score
 
 
-def _check_fits(dataset: DemoDataset, agent: NavPolicy) -> None:
+def _check_fits(dataset: DemoDataset, agent: Agent) -> None:
     """Refuse demonstrations of other shapes than the agent's; they may lack actions."""
-    for name, space in {"observations": agent.observation_space, "actions": agent.action_space}.items():
+    actions = agent.action_space.shape or (1,)  # a choice is recorded as one number
+    for name, wanted in {"observations": agent.observation_space.shape, "actions": actions}.items():
         shape = getattr(dataset[0], name).shape[1:]
-        if shape != space.shape and (name == "observations" or dataset.action_dim):
+        if shape != wanted and (name == "observations" or dataset.action_dim):
             raise ValueError(
-                f"demonstrations of {dataset.task} have {name} of shape {shape}, the agent's have {space.shape}: "
+                f"demonstrations of {dataset.task} have {name} of shape {shape}, the agent's have {wanted}: "
                 "they cannot train it"
             )
 
 
 @contextmanager
-def _workplace(out: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield the folder to train in, which is not `out` itself while that holds an agent that is to be replaced."""
+def _output_dir(out: Path, overwrite: bool) -> Iterator[None]:
+    """Keep other writers out of the folder; an agent that is to be replaced stays until the new one is saved."""
     writable_folder(out)
     try:
         with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
-            replaces = (out / DESCRIPTION).exists()
-            if replaces and not overwrite:
-                raise ValueError(f"{out} already holds a trained agent: choose another or give overwrite (--force)")
-            folder = writable_folder(out / UNFINISHED) if replaces else out
-            yield folder
-            (folder / STATE_FILE).unlink(missing_ok=True)
-            for name in (LOSSES, CHECKPOINTS, TENSORBOARD) if replaces else ():
-                shutil.rmtree(out / name, ignore_errors=True)
-                if (folder / name).exists():
-                    os.replace(folder / name, out / name)
-            if replaces:
-                shutil.rmtree(folder)
+            if (out / DESCRIPTION).exists() and not (out / STATE_FILE).exists():
+                if not overwrite:
+                    raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite=True")
+                for name in (CHECKPOINTS, TENSORBOARD):
+                    shutil.rmtree(out / name, ignore_errors=True)
+                (out / LOSSES).unlink(missing_ok=True)
+            yield
     except ValueError:
         with suppress(OSError):
-            out.rmdir()  # a refused training leaves no empty folder
+            out.rmdir()  # a refused run leaves no empty folder
         raise
     except OSError as error:
         if error.filename is not None or error.errno is None:  # it says itself what cannot be written
@@ -212,13 +287,12 @@ def _workplace(out: Path, overwrite: bool) -> Iterator[Path]:
         raise OSError(f"cannot write to '{out}' ({error.strerror}): make room and start again") from None
 
 
-def _describe(
-    dataset: DemoDataset, preset: Preset, predictor_data: DemoDataset | None, idm_data: DemoDataset | None
-) -> dict[str, Any]:
+def _describe(data: TrainingData, preset: Preset) -> dict[str, Any]:
     """Return what a saved agent says about its origin, as plain JSON values."""
-    description = {"task": dataset.task, "env_kwargs": env_arguments(dataset), "training": asdict(preset.training)}
-    for name, data in {"data": dataset, "predictor_data": predictor_data, "idm_data": idm_data}.items():
-        if data is not None:
-            description[name] = {**asdict(data.summary()), "made_by": data.source.get("made_by", "unknown")}
+    demos = data.demos
+    description = {"task": demos.task, "env_kwargs": env_arguments(demos), "training": asdict(preset.training)}
+    for name, sets in {"data": [demos], "predictor_data": data.predictor, "idm_data": data.idm}.items():
+        for each in sets:
+            description[name] = {**asdict(each.summary()), "made_by": each.source.get("made_by", "unknown")}
     plain: dict[str, Any] = json.loads(json.dumps(description))
     return plain

@@ -14,7 +14,7 @@ from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.tasks import Task
 
 if TYPE_CHECKING:
-    from pidm_nav.agents.policy import NavPolicy
+    from pidm_nav.agents.agent import Agent
 
 OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
 """The arguments in which the environments of policies that play the same episode may differ."""
@@ -47,7 +47,7 @@ def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
     raise FileNotFoundError(f"there is no agent '{name}': {hint}")
 
 
-def load_named(name: str, device: str = "cpu") -> NavPolicy:
+def load_named(name: str, device: str = "cpu") -> Agent:
     """Load an agent; the error for a name that is none says which experts can be named instead."""
     folder = find_agent(name, EXPERTS)
     from pidm_nav.agents.checkpoint import load_agent

@@ -33,7 +33,7 @@ from pidm_nav.agents import (
     train,
 )
 from pidm_nav.agents.loop import Training
-from pidm_nav.agents.policy import find_device
+from pidm_nav.agents.agent import find_device
 from pidm_nav.agents.train import EVALUATION_SEED, dataset_spaces
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect

@@ -17,7 +17,7 @@ from pidm_nav.tasks import Task
 from pidm_nav.world2d.state import POSITION
 
 if TYPE_CHECKING:
-    from pidm_nav.agents.policy import NavPolicy
+    from pidm_nav.agents.agent import Agent
 
 
 class Player:
@@ -110,7 +110,7 @@ class Rival(Player):
 
 
 def make_rival(
-    agent: NavPolicy | str, task: Task, env_kwargs: dict[str, Any], seed: int, render_mode: str | None = None
+    agent: Agent | str, task: Task, env_kwargs: dict[str, Any], seed: int, render_mode: str | None = None
 ) -> Rival:
     """Return an expert or a trained agent, in an environment with the person's dynamics and its own observations."""
     if isinstance(agent, str):
@@ -118,7 +118,7 @@ def make_rival(
         return Rival(
             "A*" if agent == "astar" else agent, expert, task.make_vec(1, render_mode=render_mode, **env_kwargs)
         )
-    from pidm_nav.agents.policy import same_space
+    from pidm_nav.agents.agent import same_space
 
     trained_with: dict[str, Any] = agent.description.get("env_kwargs", {})
     observed = {key: trained_with[key] for key in OBSERVED if key in trained_with}

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from pidm_nav.agents.agent import Agent
     from pidm_nav.agents.pidm import PIDM
-    from pidm_nav.agents.policy import NavPolicy
 
 # Right, then clockwise on the screen, as y points down.
 DIRECTIONS = np.array([(1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)], dtype=np.float64)
@@ -40,7 +40,7 @@ OTHER_PLACES = 50
 ARROW = 42.0  # px of a full action in the figure
 
 
-def check_field(agent: NavPolicy | None, dataset: DemoDataset, places: int | None = None) -> None:
+def check_field(agent: Agent | None, dataset: DemoDataset, places: int | None = None) -> None:
     """Refuse an agent, demonstrations or a number of places that no field can be measured with."""
     from pidm_nav.agents.pidm import PIDM
 
@@ -78,7 +78,7 @@ def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
 
 
 def measure_field(
-    agent: NavPolicy,
+    agent: Agent,
     dataset: DemoDataset,
     places: int | None = None,
     gap: Gap | None = None,

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pidm_nav import plots
@@ -29,9 +28,9 @@ from pidm_nav.world2d.physics import SPEED
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pidm_nav.agents.predictors import StatePredictor
+    from pidm_nav.agents.predictors import Predictor
 
-MakePredictor = Callable[[], "StatePredictor"]
+MakePredictor = Callable[[], "Predictor"]
 Split = tuple[DemoDataset, DemoDataset]
 SIZES = (1, 2, 5, 10, 20, 30, 40, 45)
 HORIZONS = (1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
@@ -50,37 +49,26 @@ class Errors(NamedTuple):
 
 
 def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePredictor:
-    """Return a function that makes new predictors of a name in `PREDICTORS`, for observations like the dataset's."""
-    from pidm_nav.agents.networks import Scale
-    from pidm_nav.agents.predictors import PREDICTORS
+    """Return a function that makes new predictors from a registered name with options, such as neighbors(k=5)."""
+    from pidm_nav.agents.registry import make_part
 
     if not isinstance(name, str):
         return name
-    if name not in PREDICTORS:
-        raise ValueError(f"no predictor is called '{name}': choose one of {', '.join(PREDICTORS)}")
     states.check_states(dataset)
-    rows = np.concatenate([episode.observations for episode in dataset])
-    scale = Scale(spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32))
-    scale.fit(rows)
-
-    return partial(PREDICTORS[name], scale)
+    make_part("predictor", name)  # refuses a name that is not known, before any work
+    return partial(make_part, "predictor", name)
 
 
-def predict_episodes(predictor: StatePredictor, dataset: DemoDataset) -> Array:
+def predict_episodes(predictor: Predictor, dataset: DemoDataset) -> Array:
     """Return what a predictor says (M, D) at each step of each episode, as if an agent lived through them."""
-    from pidm_nav.agents.predictors import StatePredictor
-
     states = dataset.transitions().state
-    if type(predictor).advance is StatePredictor.advance:  # it keeps no state: all steps at once
-        return predictor.predict(states)
     lengths = np.array([len(episode) for episode in dataset])
     first = np.cumsum(lengths) - lengths
     predicted = np.empty_like(states)
     memory: Any = None
     for step in range(int(lengths.max())):  # all episodes at once; those that ended stand still
         rows = first + np.minimum(step, lengths - 1)
-        memory = predictor.advance(memory, np.full(len(lengths), step == 0), states[rows])
-        futures = predictor.predict(states[rows], memory)
+        futures, memory = predictor.predict(states[rows], memory, np.full(len(lengths), step == 0))
         running = step < lengths
         predicted[rows[running]] = futures[running]
     return predicted
@@ -95,9 +83,7 @@ def steps_to_count(dataset: DemoDataset, horizon: int, clamp_end: bool) -> NDArr
     return np.asarray(clamp_end | (transitions.step + horizon <= lengths[transitions.episode]))
 
 
-def prediction_errors(
-    predictor: StatePredictor, held_out: DemoDataset, horizon: int = 1, clamp_end: bool = True
-) -> Errors:
+def prediction_errors(predictor: Predictor, held_out: DemoDataset, horizon: int = 1, clamp_end: bool = True) -> Errors:
     """Measure the errors of a predictor, fitted with the same horizon, on episodes it has not seen."""
     counted = steps_to_count(held_out, horizon, clamp_end)
     difference = predict_episodes(predictor, held_out).astype(np.float64) - held_out.transitions(horizon).future

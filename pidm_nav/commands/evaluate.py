@@ -25,7 +25,7 @@ from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, require_display
 
 if TYPE_CHECKING:
-    from pidm_nav.agents.policy import NavPolicy
+    from pidm_nav.agents.agent import Agent
 
 DYNAMICS = ("noise_std", "clip_noise", "realtime")  # as the command line says, whatever they were in training
 
@@ -176,9 +176,9 @@ class Player(NamedTuple):
     arguments: dict[str, Any]
 
 
-def _check_spaces(name: str, agent: NavPolicy, trained_on: Task, task: Task, arguments: dict[str, Any]) -> None:
+def _check_spaces(name: str, agent: Agent, trained_on: Task, task: Task, arguments: dict[str, Any]) -> None:
     """Refuse a task whose observations or actions are not those that the agent was trained with."""
-    from pidm_nav.agents.policy import same_space
+    from pidm_nav.agents.agent import same_space
 
     with closing(task.make(**arguments)) as env:
         pairs = (

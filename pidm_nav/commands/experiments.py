@@ -87,7 +87,7 @@ class Sweep(library.Sweep):
 
     def run(self) -> None:
         """Run the jobs that are missing, and show the scores as they come in."""
-        from pidm_nav.agents.policy import find_device
+        from pidm_nav.agents.agent import find_device
 
         if self.engine == "ray":
             require_ray()

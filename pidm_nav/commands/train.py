@@ -71,7 +71,7 @@ class Train:
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
         """Return the command with the options of the agent, preset and demonstrations that are asked for."""
-        from pidm_nav.agents.policy import agent_class
+        from pidm_nav.agents.registry import find_part
         from pidm_nav.agents.train import choose_preset
 
         helping = bool({"-h", "--help"} & set(arguments))
@@ -81,7 +81,7 @@ class Train:
                 chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
         except SystemExit:  # what is wrong with the arguments is told when all of them are parsed
             chosen, helping = Choice(), True
-        agent_class(chosen.agent)  # an unknown one is refused before anything else
+        find_part("agent", chosen.agent)  # an unknown one is refused before anything else
         demos = chosen.demos
         if demos is None and chosen.task is not None and find_task(chosen.task).name in PAPER_TASKS:
             demos = f"{find_task(chosen.task).name}/human-like"
@@ -136,9 +136,9 @@ class Train:
         say(f"saved to {folder}; next: pidm-nav evaluate {folder}")
         if "future_use" in agent.description:
             use = agent.description["future_use"]
-            say(f"another future changes its actions by {use:.0%} of their variance")
+            say(f"future use: {use:.2f} (0 = ignores the future)")
             if use < LITTLE_USE:
-                say("warning: it hardly looks at the future, as BC does not: try --idm change or --idm-demos play")
+                say("warning: this agent barely uses the predicted future and acts like BC: try --agent delta-pidm")
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ from pidm_nav.tasks import find_task
 from pidm_nav.version import __version__
 
 if TYPE_CHECKING:
+    from pidm_nav.agents.agent import Agent
     from pidm_nav.agents.config import Preset
-    from pidm_nav.agents.policy import NavPolicy
 
 TRAINED_WITH = "trained_with.txt"  # in a kept agent's folder: the mark of what it was trained with
 LIMITS: dict[str, tuple[float, float]] = {
@@ -110,7 +110,7 @@ class Sweep:
     measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
 
     def __post_init__(self) -> None:
-        from pidm_nav.agents.policy import AGENTS
+        from pidm_nav.agents import AGENTS
 
         for agent in self.agents:
             if self.variant(agent).agent not in AGENTS:
@@ -179,7 +179,7 @@ class Sweep:
         """Return everything that decides the results, as the folder's manifest has it."""
         import torch
 
-        from pidm_nav.agents.policy import AGENTS
+        from pidm_nav.agents import AGENTS
 
         agents = {name: asdict(AGENTS[self.variant(name).agent].config_class()) for name in self.agents}
         training = {}
@@ -261,7 +261,7 @@ def run_job(job: Job) -> Outcome:
     adapt = sweep.variant(job.cell.agent).adapt
     checkpoints: list[Checkpoint] = []
 
-    def score(step: int, policy: NavPolicy) -> None:
+    def score(step: int, policy: Agent) -> None:
         if adapt is not None:
             adapt(policy)
         keep = sweep.measure is not None
@@ -285,7 +285,7 @@ def run_job(job: Job) -> Outcome:
     return {"checkpoints": scores, "seconds": round(time.perf_counter() - began, 2)}
 
 
-def _train(job: Job, score: Callable[[int, NavPolicy], None]) -> None:
+def _train(job: Job, score: Callable[[int, Agent], None]) -> None:
     """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
     from pidm_nav.agents.checkpoint import load_agent
 

@@ -11,8 +11,8 @@ from pidm_nav.demos.experts.play import play
 from pidm_nav.seeds import play_seed
 
 if TYPE_CHECKING:
+    from pidm_nav.agents.agent import Agent
     from pidm_nav.agents.config import Preset
-    from pidm_nav.agents.policy import NavPolicy
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Variant:
         return {name: value for name, value in own.items() if value}
 
     def train(
-        self, dataset: DemoDataset, settings: Preset, score: Callable[[int, NavPolicy], None], device: str = "cpu"
-    ) -> NavPolicy:
+        self, dataset: DemoDataset, settings: Preset, score: Callable[[int, Agent], None], device: str = "cpu"
+    ) -> Agent:
         """Train the agent on demonstrations, and score it at each checkpoint and at the end."""
         from pidm_nav.agents.dagger import dagger
         from pidm_nav.agents.train import env_arguments, train

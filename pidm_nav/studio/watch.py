@@ -66,27 +66,31 @@ class Mind:
 
     def thoughts(self, rollout: Rollout, field: bool) -> dict[str, Any]:
         """Return the action to come and, where the policy has them, the state it leads to and where that is from."""
-        from pidm_nav.agents.predictors import Follow
+        from pidm_nav.agents.predictors import Lookup
+        from pidm_nav.agents.retrieval import RetrievalBC
 
         seen = rollout.states if self.sees_state else rollout.observation
         if self._decided is None:
             self._decided = self.policy.predict(seen, rollout.memory, rollout.steps == 0, True)
-        action, memory = self._decided
+        action, _ = self._decided
         told = {"action": np.round(action[0], 3).tolist()}
         if seen.ndim != 2:  # what a policy that sees pictures thinks cannot be drawn
             return told
         predictor = getattr(self.policy, "predictor", None)
+        begins = rollout.steps == 0
         if predictor is not None:
-            told["future"] = np.round(predictor.predict(seen, memory)[0, POSITION], 1).tolist()
+            futures, _ = predictor.predict(seen, rollout.memory, begins)
+            told["future"] = np.round(futures[0, POSITION], 1).tolist()
             if field:
                 told["field"] = self._ask_around(seen)
-        source = self.policy if predictor is None else predictor  # what keeps the demonstrated states
-        if getattr(source, "index", None) is not None:
-            follows = isinstance(source, Follow)
-            states, nearest = source.observations if follows else source.states, source.index.query(seen)
-            row = int(source.rows[nearest][0] if follows else nearest[0])
-            told["nearest"] = np.round(states[row, POSITION], 1).tolist()
-            told["followed"] = np.round(_path(states, int(memory[0, 0]) if follows else row), 1).tolist()
+        place: tuple[NDArray[Any], int] | None = None  # the demonstrated states, and the row that the policy goes by
+        if isinstance(predictor, Lookup):
+            place = predictor.observations, int(predictor.locate(seen, rollout.memory, begins)[0][0])
+        elif isinstance(self.policy, RetrievalBC) and self.policy.index is not None:
+            place = self.policy.states, int(self.policy.index.query(seen)[0][0, 0])
+        if place is not None:
+            told["nearest"] = np.round(place[0][place[1], POSITION], 1).tolist()
+            told["followed"] = np.round(_path(*place), 1).tolist()
         return told
 
     def _ask_around(self, seen: NDArray[Any]) -> list[list[float]]:

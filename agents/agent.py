@@ -1,10 +1,27 @@
-"""NavPolicy: the base of every agent, a torch module that any Gymnasium or Stable-Baselines3 loop can run."""
+"""Agent: the base of every agent, a torch module that any Gymnasium or Stable-Baselines3 loop can run.
+
+A new agent writes `build`, `act` and, if it is trained by gradients, `sampling` and `loss`:
+
+    class Mine(Agent):
+        name = "mine"
+
+        def build(self, encoder):
+            self.encoder, size = self.make_encoder(encoder)
+            self.head = self.make_head(size)
+
+        def loss(self, batch, rng):
+            outputs = self.head(self.encoder(batch.now_states))
+            return {"bc": batch.mean(self.actions.distance(outputs, batch.action))}
+
+        def act(self, states, memory, episode_start):
+            return self.actions.decode(self.head(self.encoder(self.scaled(states)))), memory
+"""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +33,21 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PAPER, PIXELS, AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.batches import Batch, Sampling, TrainingData
+from pidm_nav.agents.config import (
+    FRAME_NETWORKS,
+    FROZEN,
+    PAPER,
+    PAPER_OPTIONS,
+    PIXELS,
+    AgentConfig,
+    Preset,
+    TrainConfig,
+)
 from pidm_nav.agents.encoders import output_size
-from pidm_nav.agents.networks import Array, Encoder, Remembering, Scale
-from pidm_nav.agents.observations import Observations, Samples
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.agents.heads import make_actions
+from pidm_nav.agents.images import Observations
+from pidm_nav.agents.networks import Array, Encoder, Head, Remembering
 from pidm_nav.rollouts.episode import Plottable
 from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import TASKS
@@ -28,9 +55,10 @@ from pidm_nav.tasks import TASKS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAX_WEIGHTS = 100_000_000
+    from pidm_nav.agents.train import Spaces
+
 SHOWN = 10  # episodes in the picture that notebooks show
-Loss = Callable[[Tensor, Tensor], Tensor]  # (N, A), (N, A) -> (N, A), element by element
+Starts = NDArray[np.bool_]  # (N,) True for rows that begin an episode
 
 
 def find_device(name: str) -> torch.device:
@@ -54,30 +82,47 @@ def torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def same_space(own: spaces.Box, given: spaces.Space[Any]) -> bool:
-    """Return whether two boxes have the same shape and bounds."""
-    if not isinstance(given, spaces.Box) or own.shape != given.shape:
-        return False
-    return np.allclose([own.low, own.high], [given.low, given.high])
+@contextmanager
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode inside the block, and back into the mode it was in."""
+    training = module.training
+    if training:
+        module.eval()
+    try:
+        yield
+    finally:
+        if training:
+            module.train()
 
 
-class NavPolicy(Remembering, Plottable, nn.Module, ABC):
-    """An agent: raw observations in, actions inside the action space out, NumPy arrays on both sides.
+def same_space(own: spaces.Space[Any], given: spaces.Space[Any]) -> bool:
+    """Return whether two spaces are of the same kind, shape and bounds."""
+    if not isinstance(own, spaces.Box) or not isinstance(given, spaces.Box):
+        return own == given
+    return own.shape == given.shape and np.allclose([own.low, own.high], [given.low, given.high])
+
+
+class Agent(Remembering, Plottable, nn.Module, ABC):
+    """Base class of agents: raw observations in, actions inside the action space out, NumPy arrays on both sides.
 
     Args:
         encoder: a module to use instead of the package's own encoder of states or, where observations are images,
             of images. It needs an `output_size`, and `load_agent` needs it again.
-        seed: seed of what the agent draws when it acts (the demonstration that `TimeIndexed` follows).
+        seed: seed of what the agent draws when it acts (the demonstration that `time` follows).
     """
 
-    name: ClassVar[str]
+    kind: ClassVar[str] = "agent"
+    name: ClassVar[str]  # in files, on the command line and in sweeps
+    title: ClassVar[str] = ""  # in figures and tables; by default the name
+    color: ClassVar[str] = ""  # in figures; by default the next free one
     config_class: ClassVar[type[AgentConfig]] = AgentConfig
     trainable: ClassVar[bool] = True  # whether gradient steps do anything
+    uses: ClassVar[frozenset[str]] = frozenset()  # data besides demonstrations: "predictor_data", "idm_data"
     presets: ClassVar[Mapping[str, Preset]] = {
         "fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),
         "paper-fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),  # the paper's networks, in fewer steps
         "paper": Preset(
-            AgentConfig(scale_observations=False),
+            AgentConfig(**PAPER_OPTIONS),
             TrainConfig(learning_rate=1e-5, final_learning_rate=1e-5, gradient_clip=None, **PAPER),
         ),
         "pixels": Preset(AgentConfig(**FRAME_NETWORKS), TrainConfig(learning_rate=1e-3, **PIXELS)),
@@ -94,12 +139,8 @@ class NavPolicy(Remembering, Plottable, nn.Module, ABC):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if not isinstance(observation_space, spaces.Box) or not isinstance(action_space, spaces.Box):
-            raise ValueError(
-                f"agents need Box spaces, not {observation_space} and {action_space}: wrap the environment"
-            )
-        if not action_space.is_bounded() or len(action_space.shape) != 1:
-            raise ValueError(f"{action_space} cannot be filled by tanh: actions need one row of finite bounds")
+        if not isinstance(observation_space, spaces.Box):
+            raise ValueError(f"agents take Box observations, not {observation_space}: wrap the environment")
         self.observation_space, self.action_space = observation_space, action_space
         self.config = config if config is not None else self.config_class()
         self.custom_encoder, self.seed = encoder is not None, seed
@@ -107,10 +148,48 @@ class NavPolicy(Remembering, Plottable, nn.Module, ABC):
         # Plain JSON values about the agent's origin: task, env_kwargs, data, training; set by train, kept by save
         self.description: dict[str, Any] = {}
         self.observations = Observations(observation_space, self.config, encoder)
-        # registered here, under the names that saved weights have
         self.vision, self.scale = self.observations.vision, self.observations.scale
-        self.action_scale = Scale(action_space)
+        self.actions = make_actions(action_space, self.config.loss)
         self.build(encoder if self.vision is None else None)
+
+    @abstractmethod
+    def build(self, encoder: nn.Module | None) -> None:
+        """Make the networks and other parts; `encoder` is the user's own encoder of states, if any."""
+
+    @abstractmethod
+    def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
+        """Return actions (N, A) for raw states (N, D), and the memory for the next call."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """What a batch for `loss` consists of."""
+        return Sampling()
+
+    def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
+        """Return the terms of the training loss by name, which are added up and logged; `rng` draws augmentations."""
+        raise NotImplementedError(f"{type(self).__name__} is not trained by gradients")
+
+    def prepare(self, data: TrainingData) -> None:
+        """Take from the data what needs no gradients, such as scales."""
+        self.observations.fit(data.demos)
+
+    def predicted_futures(self, data: TrainingData) -> Tensor | None:
+        """Return scaled futures (rows of the demonstrations, D) to train on instead of those in the data, or None."""
+        return None
+
+    def after_training(self, data: TrainingData) -> None:
+        """Adapt what depends on trained weights; called in evaluation mode, when training ends and at checkpoints."""
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Return what is worth knowing about the trained agent, as plain JSON values for its description."""
+        return {}
+
+    def outputs(self, states: Tensor) -> Tensor:
+        """Return network outputs for scaled states (N, D), without memory and with gradients, as PPO needs them."""
+        raise ValueError(f"{self.name} has no actor that PPO could continue: give an agent that has, such as bc")
+
+    learns_predictor: bool = False  # whether `loss` trains a predictor of futures, too
+    idm_share: float = 0.8  # fraction of a batch that comes from the inverse dynamics model's own data, if it has any
 
     @classmethod
     def preset(cls, name: str, task: str = "") -> Preset:
@@ -125,46 +204,19 @@ class NavPolicy(Remembering, Plottable, nn.Module, ABC):
         """Size of the state vectors that the agent's networks get."""
         return self.scale.center.numel()
 
-    @property
-    def action_size(self) -> int:
-        """Number of components of an action."""
-        return int(self.action_space.shape[0])
-
-    def make_encoder(self, encoder: nn.Module | None) -> tuple[nn.Module, int]:
+    def make_encoder(self, encoder: nn.Module | None = None, norm: bool = True) -> tuple[nn.Module, int]:
         """Return the given encoder of states, or the paper's, and the size of its embeddings."""
-        encoder = Encoder(self.state_size, self.config.encoder_sizes) if encoder is None else encoder
+        encoder = Encoder(self.state_size, self.config.encoder_sizes, norm) if encoder is None else encoder
         return encoder, output_size(encoder)
 
-    @abstractmethod
-    def build(self, encoder: nn.Module | None) -> None:
-        """Make the networks and other parts; `encoder` is the user's own encoder of states, if any."""
+    def make_head(self, input_size: int, chunk: int = 1) -> Head:
+        """Return a network from embeddings to the outputs of `chunk` actions."""
+        return Head(input_size, chunk * self.actions.size, self.config.head_sizes, self.actions.squash)
 
-    @abstractmethod
-    def act(self, states: Array, memory: Any, episode_start: NDArray[np.bool_]) -> tuple[Array, Any]:
-        """Return actions (N, A) for unscaled states (N, D), and the memory for the next call."""
-
-    def prepare(self, dataset: DemoDataset, extra: Sequence[DemoDataset] = (), idm: Sequence[DemoDataset] = ()) -> None:
-        """Take from the demonstrations, and from other data of PIDM's parts, what needs no gradients."""
-        self.observations.fit(dataset)
-
-    def settle(self) -> None:
-        """Adapt what depends on trained weights; called when training ends and before each checkpoint."""
-
-    def findings(self) -> dict[str, Any]:
-        """Return what is worth knowing about the trained agent, as plain JSON values for its description."""
-        return {}
-
-    def predicted_futures(self, datasets: Sequence[DemoDataset]) -> Tensor | None:
-        """Return scaled future states (N, D) to train on instead of those in the data, if the agent wants that."""
-        return None
-
-    def candidates(self, samples: Samples, batch_size: int) -> tuple[Tensor, int]:
-        """Return the numbers that batches are drawn from, which `loss` understands, and how many make up a batch."""
-        return samples.rows, batch_size
-
-    def loss(self, samples: Samples, chosen: Tensor, measure: Loss, rng: np.random.Generator | None = None) -> Tensor:
-        """Return the training loss, a scalar, on the chosen candidates; `rng` draws random changes of the inputs."""
-        raise NotImplementedError(f"{type(self).__name__} is not trained by gradients")
+    def scaled(self, states: Array) -> Tensor:
+        """Return raw states (N, D) as the tensor that networks get."""
+        scaled: Tensor = self.scale(self.observations.tensor(states))
+        return scaled
 
     @torch.no_grad()
     def predict(
@@ -173,17 +225,16 @@ class NavPolicy(Remembering, Plottable, nn.Module, ABC):
         state: Any = None,
         episode_start: ArrayLike | None = None,
         deterministic: bool = True,
-    ) -> tuple[Array, Any]:
+    ) -> tuple[NDArray[Any], Any]:
         """Return actions for one raw observation or a batch of them, like Stable-Baselines3's `predict`.
 
         Args:
             observation: (D,) gives an (A,) action, (N, D) gives (N, A); likewise (H, W, C) and (N, H, W, C) images.
-            state: what the last call returned, or None at the start; needed by agents that count steps or see images.
+                Discrete actions are one integer each.
+            state: what the last call returned, or None at the start; needed by agents with a memory and for images.
             episode_start: (N,) True for rows that begin an episode.
             deterministic: ignored, as agents are deterministic given `state`.
         """
-        if self.training:
-            self.eval()  # batch norm must not learn from what the agent sees while acting
         if isinstance(observation, dict):
             raise ValueError("the observation is a dict: this agent takes arrays, flatten the observations first")
         shape = self.observation_space.shape
@@ -199,15 +250,13 @@ class NavPolicy(Remembering, Plottable, nn.Module, ABC):
         starts = np.zeros(len(batch), dtype=bool)
         if episode_start is not None:
             starts |= np.asarray(episode_start, dtype=bool).reshape(-1)
-        with torch_threads(self.threads):
+        with torch_threads(self.threads), eval_mode(self):  # batch norm must not learn from what the agent sees
             actions, state = self.observations.act(self.act, batch, state, starts)
-        actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
+        if isinstance(self.action_space, spaces.Box):
+            actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
+        else:
+            actions = actions[:, 0].astype(np.int64)
         return (actions[0] if rows.shape == shape else actions), state
-
-    def to_actions(self, outputs: Tensor) -> Array:
-        """Turn network outputs in [-1, 1] into actions of the space."""
-        actions: Array = self.action_scale.inverse(outputs).cpu().numpy()
-        return actions
 
     def save(self, folder: str | Path) -> Path:
         """Write weights, memory and description into a folder that `load_agent` reads."""
@@ -216,7 +265,7 @@ class NavPolicy(Remembering, Plottable, nn.Module, ABC):
         return save_agent(self, folder)
 
     def plot(self) -> Figure:
-        """Draw a few episodes of the agent in its task, where they take no time; the agent itself stays as it is."""
+        """Draw a few episodes of the agent in its task, where they take no time."""
         if not (task := TASKS[self.description["task"]]).has_2d_state or self.vision is not None:
             raise ValueError(f"rollouts of {task.name} take too long for a picture")
         return evaluate(copy.deepcopy(self), task, SHOWN, **self.description["env_kwargs"]).plot()
@@ -228,40 +277,17 @@ class NavPolicy(Remembering, Plottable, nn.Module, ABC):
         return f"{type(self).__name__}({origin}, {parameters:,} parameters)"
 
 
-AGENTS: dict[str, type[NavPolicy]] = {}
-"""All agents by name; `pidm_nav.agents`, which imports them, puts them here."""
-
-
-def agent_class(name: str) -> type[NavPolicy]:
-    """Return the agent of that name."""
-    if name not in AGENTS:
-        raise ValueError(f"no agent is called '{name}': choose one of {', '.join(AGENTS)}")
-    return AGENTS[name]
-
-
 def make_agent(
-    name: str,
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
+    kind: type[Agent],
+    env_spaces: Spaces,
     options: AgentConfig | None = None,
     encoder: nn.Module | None = None,
     seed: int = 0,
-) -> NavPolicy:
+) -> Agent:
     """Return a new agent whose weights are drawn from `seed`; torch's global random state is left as it was."""
-    kind = agent_class(name)
     if options is not None and type(options) is not kind.config_class:
-        raise ValueError(f"{type(options).__name__} is not for {name}: give a {kind.config_class.__name__} as options")
-    options = options or kind.config_class()
+        given = f"{type(options).__name__} is not for {kind.name}"
+        raise ValueError(f"{given}: give a {kind.config_class.__name__} as options")
     with torch.random.fork_rng(devices=[]):
-        with torch.device("meta"):  # which takes no memory
-            pretrained = options.frames.startswith(("vit:", "efficientnet"))  # which would be loaded
-            frames = "random" if pretrained else options.frames
-            sketch = kind(observation_space, action_space, replace(options, frames=frames), encoder=encoder)
-        weights = sum(each.numel() for each in sketch.parameters() if each.is_meta)
-        if weights > MAX_WEIGHTS:
-            raise ValueError(
-                f"{name} has {weights:,} weights with these settings, and at most {MAX_WEIGHTS:,} are allowed: "
-                "choose smaller encoder_sizes, head_sizes or images"
-            )
         torch.manual_seed(seed)
-        return kind(observation_space, action_space, options, encoder=encoder, seed=seed)
+        return kind(*env_spaces, options, encoder=encoder, seed=seed)

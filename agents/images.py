@@ -1,4 +1,4 @@
-"""What turns raw observations into the state vectors that agents work on; nothing else knows about images.
+"""From raw observations to the state vectors that agents work on; nothing else knows about images.
 
 Where observations are rows of numbers, a state is an observation. Where they are images, a state is the vectors that an
 encoder makes of a few of them. With `history=(0, 6, 12)`, in steps back, and an episode of images f_0, f_1, ...
@@ -42,8 +42,8 @@ class Observations:
         elif len(space.shape) != 1:
             kinds = "neither rows of numbers nor frames (H, W, C) of bytes"
             raise ValueError(f"observations {space.shape} of {space.dtype} are {kinds}: wrap the environment first")
-        # whether states change while the agent is trained, as an encoder is trained with it
-        self.moving = self.vision is not None and not isinstance(self.vision, Frozen)
+        # states change while the agent is trained, as the encoder is trained with it
+        self.encoder_trainable = self.vision is not None and not isinstance(self.vision, Frozen)
         # the vectors of images have been scaled by their encoder
         self.scale = Scale(space, config.reach, config.scale_observations and self.vision is None)
 
@@ -77,16 +77,16 @@ class Observations:
         ]
         return replace(dataset, task=EMBEDDED, episodes=tuple(episodes))
 
-    def table(self, episodes: Sequence[Episode], shift: int = 0) -> Table:
-        """Return what training gathers states from; with an encoder that is trained, that is images."""
+    def table(self, episodes: Sequence[Episode], shift: int = 0) -> StateTable:
+        """Return what training looks states up in; with an encoder that is trained, that is images."""
         observations = [episode.observations for episode in episodes]
         if self.vision is None:
-            return Table(self.scale(self.tensor(np.concatenate(observations))))
+            return StateTable(self.scale(self.tensor(np.concatenate(observations))))
         history = self.tensor(history_rows([len(images) for images in observations], self.history))
         if isinstance(self.vision, Frozen):
-            return Table(self.tensor(np.concatenate(self.vectors(observations))), history)
+            return StateTable(self.tensor(np.concatenate(self.vectors(observations))), history)
         images = torch.from_numpy(np.concatenate(observations)).to(self.scale.center.device)
-        return Table(images, history, self.vision, shift)
+        return StateTable(images, history, self.vision, shift)
 
     def act(self, act: Act, batch: NDArray[Any], state: Any, starts: NDArray[np.bool_]) -> tuple[Array, Any]:
         """Call `act` with the states of raw observations; the images of the last steps are in `state`."""
@@ -97,26 +97,10 @@ class Observations:
         actions, inner = act(states, None if state is None else state.inner, starts)
         return actions, Recall(recent, inner)
 
-    def pack(self, dataset: DemoDataset) -> dict[str, Tensor]:
-        """Return the vectors of demonstrations whose images have become states, each vector once."""
-        size = self.scale.center.numel() // len(self.history)
-        newest = np.concatenate([episode.observations[:, :size] for episode in dataset])
-        lengths = [len(episode.observations) for episode in dataset]
-        return {"vectors": torch.tensor(newest), "lengths": torch.tensor(lengths)}
-
-    def unpack(self, memory: dict[str, Tensor]) -> DemoDataset:
-        """Return the demonstrations, without actions, that `pack` made tensors of."""
-        episodes = []
-        for vectors in torch.split(memory["vectors"], memory["lengths"].tolist()):
-            steps = len(vectors) - 1
-            states = stack_history(vectors.numpy(), self.history)
-            episodes.append(Episode(states, np.zeros((steps, 1)), np.zeros(steps), False, True))
-        return DemoDataset(EMBEDDED, tuple(episodes))
-
 
 @dataclass(frozen=True)
-class Table:
-    """All observations, one episode after the other; training gathers scaled states from it by row."""
+class StateTable:
+    """All observations, one episode after the other; training looks scaled states up by row."""
 
     values: Tensor  # (N, D) states; with a history, (N, E) vectors or, with an encoder, (N, H, W, C) images
     history: Tensor | None = None  # (N, K) int64: the rows that make up a row's state
@@ -126,24 +110,23 @@ class Table:
     def __len__(self) -> int:
         return len(self.values)
 
-    @property
-    def costly(self) -> bool:
-        """Whether a state is much more expensive than a look-up."""
-        return self.history is not None
+    def lookup(self, rows: Tensor, rng: np.random.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Return scaled states (U, D), and where in them the states of `rows` are, in the shape of `rows`.
 
-    def gather(self, rows: Tensor, rng: np.random.Generator | None = None) -> Tensor:
-        """Return the scaled states (B, D) of these rows; `rng` draws the random shift of images in training."""
+        States of images are made here, each once; `rng` draws the random shift of images in training.
+        """
         if self.history is None:
-            return self.values[rows]
-        parts = self.history[rows]  # (B, K)
+            return self.values, rows
+        distinct, index = torch.unique(rows, return_inverse=True)
+        parts = self.history[distinct]  # (U, K)
         if self.encoder is None:
-            return self.values[parts].flatten(1)
-        distinct, where = torch.unique(parts, return_inverse=True)  # an image of several states is encoded once
-        images = self.values[distinct]
+            return self.values[parts].flatten(1), index
+        needed, where = torch.unique(parts, return_inverse=True)  # an image of several states is encoded once
+        images = self.values[needed]
         if rng is not None and self.shift:
             images = shifted(images, self.shift, rng)
         vectors: Tensor = self.encoder(images)
-        return vectors[where].flatten(1)
+        return vectors[where].flatten(1), index
 
     def batches(self, size: int) -> Iterator[Tensor]:
         """Yield all states, `size` at a time, for an encoder whose weights no longer change."""
@@ -151,32 +134,8 @@ class Table:
         if self.encoder is not None:
             table = replace(self, values=encode(self.encoder, self.values), encoder=None)
         for rows in torch.split(torch.arange(len(self), device=self.values.device), size):
-            yield table.gather(rows)
-
-
-@dataclass(frozen=True)
-class Samples:
-    """All episodes one after the other; a row is an observation, and the last one of an episode has no action.
-
-    row          0    1   ...  T-1   T  | T+1 ...
-    states      s_0  s_1  ... s_T-1 s_T | s_0 ...    scaled
-    actions     a_0  a_1  ... a_T-1  0  | a_0 ...    scaled to [-1, 1]
-    has_action   1    1   ...   1    0  |  1  ...
-    last         T    T   ...   T    T  | ...        row of the episode's last observation
-    """
-
-    states: Table
-    actions: Tensor  # (N, A)
-    has_action: Tensor  # (N,) bool
-    last: Tensor  # (N,) int64
-    rows: Tensor  # (M,) int64: the rows with an action
-    window: int = 1  # consecutive actions that PIDM draws together
-    futures: Tensor | None = None  # (N, D) scaled future states, where they do not come from the data
-
-    def windows(self, starts: Tensor, length: int) -> Tensor:
-        """Return `length` rows from each start on; after the last row comes the first."""
-        rows = (starts[:, None] + torch.arange(length, device=starts.device)) % len(self.states)
-        return rows.flatten()
+            states, index = table.lookup(rows)
+            yield states[index]
 
 
 def history_rows(lengths: ArrayLike, history: Sequence[int]) -> NDArray[np.int64]:

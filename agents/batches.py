@@ -1,0 +1,165 @@
+"""From episodes to the batches that agents learn from; besides `demos/dataset.py`, only this file knows the alignment.
+
+All training episodes stand one after the other. A row is an observation, and the last one of an episode has no action:
+
+    row          0    1   ...  T-1   T  | T+1  ...
+    states      s_0  s_1  ... s_T-1 s_T | s_0  ...    scaled
+    actions     a_0  a_1  ... a_T-1  0  | a_0  ...    as the networks return them
+    last         T    T   ...   T    T  | ...         row of the episode's last observation
+
+A batch names states by their rows, so pairs, several horizons and sequences differ only in how rows are drawn:
+
+    Sampling()                      now t                      action a_t
+    Sampling(horizons=(1, 6))       now t, future t+1 or t+6   action a_t
+    Sampling(chunk=3)               now t                      action a_t, a_t+1, a_t+2
+    Sampling(length=3)              now t, t+1, t+2            action a_t, a_t+1, a_t+2
+
+Behind the end of an episode, futures are its last observation and actions its last action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pidm_nav.demos.dataset import DemoDataset
+
+if TYPE_CHECKING:
+    from pidm_nav.agents.agent import Agent
+    from pidm_nav.agents.images import StateTable
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Who learns from what: demonstrations for all, and more data for single parts of an agent."""
+
+    demos: DemoDataset  # for all parts that can use them; without actions, for the predictor only
+    predictor: Sequence[DemoDataset] = ()  # more demonstrations for the predictor; actions are not used
+    idm: Sequence[DemoDataset] = ()  # more data for the inverse dynamics model, of any quality
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What one element of a batch consists of: L consecutive steps, K futures of each, C actions from each on."""
+
+    horizons: tuple[int, ...] = ()  # steps ahead of the futures
+    one_horizon: bool = True  # draw one of the horizons for each element instead of using all of them at once
+    length: int = 0  # L: sequences of this length; 0 for single steps
+    chunk: int = 0  # C: actions that are predicted at once; 0 for the action of the step itself
+
+
+class Batch(NamedTuple):
+    """States and which of them belong together; B elements, or (B, L) where sequences are sampled."""
+
+    states: Tensor  # (U, D) scaled states that the rows below refer to
+    now: Tensor  # (B,) or (B, L): rows of `states`
+    future: Tensor  # (..., K): rows of `states`, one column per horizon
+    horizon: Tensor  # (..., K): which of the sampled horizons each column is
+    action: Tensor  # (..., A), or (..., C, A) for chunks
+    has_action: Tensor  # (...) 1 where the action is known and, in sequences, the episode has not ended
+    is_demo: Tensor  # (...) 1 where a demonstrator went from now to the future
+
+    @property
+    def now_states(self) -> Tensor:
+        """The states (..., D) in which the actions were taken."""
+        return self.states[self.now]
+
+    @property
+    def future_states(self) -> Tensor:
+        """The states (..., K, D) that followed."""
+        return self.states[self.future]
+
+    def mean(self, values: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the mean of values (...), by default over the elements whose action is known."""
+        weight = self.has_action if weight is None else weight
+        return (values * weight).sum() / weight.sum().clamp(min=1)
+
+
+class Trajectories:
+    """The training data of an agent as tensors, and the batches drawn from them."""
+
+    def __init__(self, agent: Agent, data: TrainingData, window: int = 1, shift: int = 0) -> None:
+        labeled = [data.demos] if data.demos.action_dim else []
+        # demonstrations come first, so that rows below num_demo_rows are a demonstrator's
+        sets = [data.demos, *data.predictor, *data.idm] if agent.learns_predictor else [*labeled, *data.idm]
+        own = len(sets) - len(data.idm)
+        episodes = [episode for each in sets for episode in each]
+        counts = np.array([len(episode.observations) for episode in episodes])
+        last = np.repeat(np.cumsum(counts) - 1, counts)
+        width = max(each.action_dim for each in sets)
+        actions = np.zeros((len(last), width), dtype=np.float32)
+        known = np.zeros(len(last), dtype=bool)
+        first = 0
+        for index, each in enumerate(sets):
+            uses_actions = each.action_dim > 0 and (index == 0 or index >= own)
+            for episode in each:
+                if uses_actions:
+                    actions[first : first + len(episode)] = episode.actions
+                    known[first : first + len(episode)] = True
+                first += len(episode.observations)
+        tensor = agent.observations.tensor
+        self.states = agent.observations.table(episodes, shift)
+        self.last, self.known = tensor(last), tensor(known)
+        self.actions = agent.actions.encode(actions) * self.known[:, None]
+        self.num_demo_rows = sum(len(episode.observations) for each in sets[:own] for episode in each)
+        self.window = window
+        rows = np.flatnonzero(np.arange(len(last)) != last)
+        self.rows = tensor(self._balanced(rows, agent.idm_share if data.idm else None))
+        self.futures: Tensor | None = None  # (num_demo_rows, D) scaled futures to use instead of those in the data
+
+    def states_of(self, agent: Agent) -> StateTable:
+        """Return the table of states, as a copy of the agent would encode them where its encoder is trained."""
+        return replace(self.states, encoder=agent.vision if self.states.encoder is not None else None)
+
+    def _balanced(self, rows: np.ndarray, share: float | None) -> np.ndarray:
+        """Return the rows to draw from, repeated so that `share` of them are not demonstrations."""
+        own, others = rows[rows < self.num_demo_rows], rows[rows >= self.num_demo_rows]
+        if share is None or not len(own) or not len(others):
+            return rows
+        ratio = share * len(own) / ((1 - share) * len(others))
+        return np.concatenate([np.tile(own, max(1, round(1 / ratio))), np.tile(others, max(1, round(ratio)))])
+
+    def candidates(self, sampling: Sampling, batch_size: int) -> tuple[int, int]:
+        """Return how many elements there are to draw from, and how many to draw for a batch."""
+        window = self.window if sampling.horizons else 1  # only pairs share states
+        starts = len(self.rows) if window == 1 else len(self.states)
+        kinds = len(sampling.horizons) if sampling.horizons and sampling.one_horizon else 1
+        return starts * kinds, max(1, batch_size // max(window, sampling.length))
+
+    def batch(self, chosen: Tensor, sampling: Sampling, rng: np.random.Generator | None = None) -> Batch:
+        """Return the batch of these candidates; `rng` draws the random shift of images."""
+        horizons = torch.tensor(sampling.horizons, dtype=torch.long, device=self.last.device)
+        kinds = len(horizons) if sampling.one_horizon and len(horizons) else 1
+        rows, which = chosen // kinds, chosen % kinds
+        if self.window == 1 or not sampling.horizons:
+            rows = self.rows[rows]
+        else:  # windows run over the end of episodes, so that every step is drawn equally often
+            rows = ((rows[:, None] + torch.arange(self.window, device=rows.device)) % len(self.states)).flatten()
+            which, begins = which.repeat_interleave(self.window), rows != self.last[rows]
+            rows, which = rows[begins], which[begins]
+        inside = torch.ones_like(rows, dtype=torch.bool)
+        if sampling.length:
+            steps = torch.arange(sampling.length, device=rows.device)
+            last = self.last[rows][:, None] - 1
+            inside = rows[:, None] + steps <= last
+            rows = torch.minimum(rows[:, None] + steps, last)
+            which = which[:, None].expand_as(rows)
+        horizon = which[..., None] if sampling.one_horizon else torch.arange(len(horizons)).expand(*rows.shape, -1)
+        horizon = horizon[..., : len(horizons)]  # none where no future is asked for
+        ahead = torch.minimum(rows[..., None] + horizons[horizon], self.last[rows][..., None])
+        states, index = self.states.lookup(torch.cat([rows[..., None], ahead], dim=-1), rng)
+        now, future, is_demo = index[..., 0], index[..., 1:], rows < self.num_demo_rows
+        if self.futures is not None:  # predicted ones, where a demonstrator went
+            future = torch.where(is_demo[..., None], len(states) + rows[..., None], future)
+            states = torch.cat([states, self.futures])
+        acted = rows
+        if sampling.chunk:
+            acted = rows[..., None] + torch.arange(sampling.chunk, device=rows.device)
+            acted = torch.minimum(acted, self.last[rows][..., None] - 1)
+        has_action = (self.known[rows] & inside).float()
+        return Batch(states, now, future, horizon, self.actions[acted], has_action, is_demo.float())

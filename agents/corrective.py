@@ -1,0 +1,92 @@
+"""Corrective BC: behavior cloning that is taught to return to the demonstrations, without looking anything up.
+
+BC knows only states that demonstrators were in. Here an inverse dynamics model labels states beside them with the
+action that leads to the demonstrated next state. Related: DART (Laskey et al., 2017), whose demonstrators act under
+noise, and CCIL (Ke et al., 2023, arXiv 2310.12972), which makes corrective labels with a learned forward model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch import Tensor, nn
+
+from pidm_nav.agents.batches import Batch, Sampling, TrainingData
+from pidm_nav.agents.bc import BC
+from pidm_nav.agents.config import SMALL, AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.idm import InverseDynamics
+from pidm_nav.agents.registry import describe, make_part, register
+
+
+@dataclass(frozen=True)
+class CorrectiveConfig(AgentConfig):
+    """Settings of corrective BC."""
+
+    idm: str = "delta"  # Inverse dynamics model that labels states beside the demonstrations, with its options.
+    distance: Annotated[float, Meta(ge=0, le=100)] = 2.0  # How far beside them, in demonstrated steps, at most.
+    copies: Annotated[int, Meta(ge=1, le=100)] = 4  # Labeled states per demonstrated one in each batch.
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "idm", describe(self.idm))
+        super().__post_init__()
+
+
+@register
+class CorrectiveBC(BC):
+    """BC on demonstrated states and on states beside them, which an inverse dynamics model labels."""
+
+    name: ClassVar[str] = "corrective-bc"
+    title: ClassVar[str] = "Corrective BC"
+    color: ClassVar[str] = "#c2185b"
+    config_class: ClassVar[type[AgentConfig]] = CorrectiveConfig
+    uses: ClassVar[frozenset[str]] = frozenset({"idm_data"})
+    presets: ClassVar[Mapping[str, Preset]] = {
+        **BC.presets,
+        "fast": Preset(AgentConfig(**SMALL), TrainConfig(learning_rate=2e-3, steps=3000)),
+    }
+    config: CorrectiveConfig
+
+    def build(self, encoder: nn.Module | None) -> None:
+        """Make BC's networks and the inverse dynamics model, which is needed in training only."""
+        super().build(encoder)
+        self.idm: InverseDynamics = make_part("inverse dynamics model", self.config.idm)
+        self.idm.build(self, 1, None)
+
+    def prepare(self, data: TrainingData) -> None:
+        """Fit the scales and the inverse dynamics model's units."""
+        super().prepare(data)
+        demos, *others = (self.observations.embedded(each) for each in (data.demos, *data.idm))
+        self.idm.fit(self, (1,), demos, others)
+
+    @property
+    def sampling(self) -> Sampling:
+        """Steps and the states that they led to."""
+        return Sampling(horizons=(1,))
+
+    def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
+        """Return BC's loss, the inverse dynamics model's, and BC's on the states that the model labels."""
+        now, future, distance = batch.now_states, batch.future_states[:, 0], self.actions.distance
+        context, goal = self.idm.augment(now, future, 0, batch.is_demo, rng)
+        actions = self.idm(now, goal, 0, context)
+        beside, target = self.beside(now, future, rng)
+        with torch.no_grad():
+            labels = self.actions.as_targets(self.idm(beside, target))
+        weight = (batch.has_action * batch.is_demo).repeat(self.config.copies)
+        return {
+            "bc": batch.mean(distance(self.outputs(now), batch.action), batch.has_action * batch.is_demo),
+            "idm": batch.mean(distance(actions, batch.action)),
+            "corrective": batch.mean(distance(self.outputs(beside), labels), weight),
+        }
+
+    def beside(self, now: Tensor, future: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """Return states beside demonstrated ones, displaced along the data's own changes, and where they should lead."""
+        copies = self.config.copies
+        now, future = now.repeat(copies, 1), future.repeat(copies, 1)
+        other = torch.as_tensor(rng.permutation(len(now)), device=now.device)
+        far = rng.uniform(-self.config.distance, self.config.distance, (len(now), 1)).astype(np.float32)
+        return now + torch.as_tensor(far, device=now.device) * (future - now)[other], future

@@ -1,0 +1,118 @@
+"""Fit: what `train` is made of, for loops of your own.
+
+    fit = Fit(agent, demos, TrainConfig(learning_rate=1e-3))
+    for batch in fit.batches():
+        fit.step(agent.loss(batch, fit.rng))
+    fit.finish()
+
+The same seed gives the same batches and weights. Batches and augmentation depend on the seed and the step alone, so a
+run that was stopped continues as if it had not been.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pidm_nav.agents.agent import Agent
+from pidm_nav.agents.batches import Batch, TrainingData, Trajectories
+from pidm_nav.agents.config import TrainConfig
+from pidm_nav.agents.networks import Adam, recompute_batchnorm
+from pidm_nav.demos.dataset import DemoDataset
+
+BLOCK = 256  # steps whose batches are drawn at once
+BATCHNORM_ROWS = 4096  # states that are encoded at once to recompute batch norm
+
+
+class Fit:
+    """The state of a training run: an agent, its data as tensors, the optimizer and the number of steps taken."""
+
+    def __init__(self, agent: Agent, data: DemoDataset | TrainingData, config: TrainConfig | None = None) -> None:
+        self.agent, self.config = agent, config or agent.preset("fast").training
+        self.data = TrainingData(data) if isinstance(data, DemoDataset) else data
+        agent.prepare(self.data)
+        self.trajectories = Trajectories(agent, self.data, self.config.window, self.config.shift)
+        self.trajectories.futures = agent.predicted_futures(self.data)
+        self.parameters = [parameter for parameter in agent.parameters() if parameter.requires_grad]
+        self.optimizer = Adam(self.parameters)
+        self.average = [each.detach().clone() for each in self.parameters] if self.config.average else []
+        self.steps = 0  # gradient steps taken
+        self.rng = np.random.default_rng(self.config.seed)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield a batch for each step that is left: passes over the data in random order."""
+        config, data, sampling = self.config, self.trajectories, self.agent.sampling
+        count, size = data.candidates(sampling, config.batch_size)
+        order, block = torch.arange(count), -1
+        while self.steps < config.steps:
+            step = self.steps
+            if size < count and step // BLOCK != block:
+                block = step // BLOCK
+                generator = torch.Generator().manual_seed(config.seed * 1_000_003 + block)
+                passes = -(-BLOCK * size // count)
+                order = torch.cat([torch.randperm(count, generator=generator) for _ in range(passes)])
+            first = step % BLOCK * size if size < count else 0
+            chosen = order[first : first + size].to(data.last.device)
+            self.rng = np.random.default_rng((config.seed * 1_000_003 + step) % 2**63)
+            self.agent.train()
+            yield data.batch(chosen, sampling, self.rng)
+
+    def step(self, loss: Tensor | Mapping[str, Tensor]) -> Tensor:
+        """Take one gradient step on a loss, or on the sum of its terms, and return its value before the step."""
+        config = self.config
+        total: Tensor = sum(loss.values(), torch.zeros(())) if isinstance(loss, Mapping) else loss
+        total.backward()  # type: ignore[no-untyped-call]
+        if config.gradient_clip is not None:
+            foreach = self.parameters[0].is_cpu or None  # in one pass; elsewhere torch knows whether it can do that
+            nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip, foreach=foreach)
+        self.optimizer.step(config.rate(self.steps))
+        if self.average:  # the first decays are smaller, or the random first weights would linger
+            weight = 1 - min(config.average, (1 + self.steps) / (10 + self.steps))
+            torch._foreach_lerp_(self.average, list[Tensor](self.parameters), weight)
+        self.steps += 1
+        return total.detach()
+
+    def finish(self) -> Agent:
+        """Make the agent ready to act, and return it: averaged weights, exact batch norm, evaluation mode."""
+        return self._finish(self.agent)
+
+    def ready_copy(self) -> Agent:
+        """Return a copy of the agent that is ready to act; training continues unaffected."""
+        return self._finish(copy.deepcopy(self.agent))
+
+    @torch.no_grad()
+    def _finish(self, agent: Agent) -> Agent:
+        trained = [parameter for parameter in agent.parameters() if parameter.requires_grad]
+        for parameter, mean in zip(trained, self.average, strict=False):
+            parameter.copy_(mean)
+        agent.eval()
+        if self.config.recompute_batchnorm:
+            table = self.trajectories.states_of(agent)
+            for name, module in agent.named_modules():
+                if name.rpartition(".")[2] == "encoder":  # by convention, what turns scaled states into embeddings
+                    recompute_batchnorm(module, lambda: table.batches(BATCHNORM_ROWS))
+        agent.after_training(self.data)
+        return agent
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that all further steps depend on."""
+        tensors = {f"agent.{name}": tensor for name, tensor in self.agent.state_dict().items()}
+        for index, own in enumerate(self.optimizer.state):
+            tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in own.items()}
+        tensors |= {f"average.{index}": tensor for index, tensor in enumerate(self.average)}
+        return tensors | {"step": torch.tensor(self.steps)}
+
+    def resume(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `state` returned; tensors of another agent or run raise ValueError."""
+        own = self.state()
+        alike = {name: each.shape for name, each in tensors.items()} == {name: each.shape for name, each in own.items()}
+        if not alike or not 0 < tensors["step"] <= self.config.steps:
+            raise ValueError("the saved state is that of another agent or training run: delete it")
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(tensors[name])
+        self.steps = int(own["step"])

@@ -1,0 +1,155 @@
+"""Recurrent agents: a GRU over the states so far stands in for the present state, for tasks that need a memory.
+
+The paper notes that its comparison of BC and PIDM carries over to histories in place of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch import Tensor, nn
+
+from pidm_nav.agents.agent import Agent, Starts
+from pidm_nav.agents.batches import Batch, Sampling
+from pidm_nav.agents.config import SMALL, AgentConfig, Preset, Size, TrainConfig
+from pidm_nav.agents.idm import Index, InverseDynamics
+from pidm_nav.agents.networks import Array, check_rows
+from pidm_nav.agents.pidm import PIDM, PIDMConfig
+from pidm_nav.agents.registry import register
+
+Length = Annotated[int, Meta(ge=2, le=1000)]
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(AgentConfig):
+    """Settings of recurrent BC."""
+
+    sequence: Length = 32  # Consecutive steps that the GRU is trained on at once, from an empty memory.
+    memory_size: Size = 128  # Size of the GRU's memory.
+
+
+@dataclass(frozen=True)
+class RecurrentPIDMConfig(PIDMConfig):
+    """Settings of recurrent PIDM."""
+
+    idm: str = "recurrent"  # Inverse dynamics model, with its options: recurrent.
+    sequence: Length = 32  # Consecutive steps that the GRU is trained on at once, from an empty memory.
+
+
+def step_gru(gru: nn.GRU, inputs: Tensor, memory: Array | None, begins: Starts) -> tuple[Tensor, Array]:
+    """Advance the memories (N, H) of N episodes by one input (N, E) each."""
+    check_rows(memory, (len(inputs), gru.hidden_size))
+    before = np.zeros((len(inputs), gru.hidden_size), np.float32) if memory is None else memory
+    hidden = torch.tensor(np.where(begins[:, None], 0, before), dtype=inputs.dtype, device=inputs.device)
+    outputs, hidden = gru(inputs[:, None], hidden[None])
+    return outputs[:, 0], hidden[0].cpu().numpy()
+
+
+@register
+class RecurrentBC(Agent):
+    """BC on the states so far: a_t = f(s_0, ..., s_t)."""
+
+    name: ClassVar[str] = "recurrent-bc"
+    title: ClassVar[str] = "Recurrent BC"
+    config_class: ClassVar[type[AgentConfig]] = RecurrentConfig
+    presets: ClassVar[Mapping[str, Preset]] = {
+        **Agent.presets,
+        "fast": Preset(AgentConfig(**SMALL), TrainConfig(learning_rate=2e-3, steps=1000, batch_size=512)),
+    }
+    config: RecurrentConfig
+
+    def build(self, encoder: nn.Module | None) -> None:
+        """Make the encoder, the GRU and the head."""
+        self.encoder, size = self.make_encoder(encoder, norm=False)
+        self.gru = nn.GRU(size, self.config.memory_size, batch_first=True)
+        self.head = self.make_head(self.config.memory_size)
+
+    @property
+    def sampling(self) -> Sampling:
+        """Sequences of steps."""
+        return Sampling(length=self.config.sequence)
+
+    def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
+        """Return the mean distance to the demonstrated actions along the sequences."""
+        outputs = self.head(self.gru(self.encoder(batch.now_states))[0])
+        return {"bc": batch.mean(self.actions.distance(outputs, batch.action))}
+
+    def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
+        """Step the GRU."""
+        seen, memory = step_gru(self.gru, self.encoder(self.scaled(states)), memory, episode_start)
+        return self.actions.decode(self.head(seen)), memory
+
+
+@register
+@dataclass(eq=False)
+class RecurrentIDM(InverseDynamics):
+    """The head gets a GRU's memory of the states so far beside the embedding of the future."""
+
+    name: ClassVar[str] = "recurrent"
+    memory_size: Size = 128  # Size of the GRU's memory.
+
+    def build(self, agent: Agent, num_horizons: int, encoder: nn.Module | None) -> None:
+        """Make the encoder, the GRU and the head."""
+        super().build(agent, num_horizons, encoder)
+        self.encoder, size = agent.make_encoder(encoder, norm=False)
+        self.gru = nn.GRU(size, self.memory_size, batch_first=True)
+        self.head = agent.make_head(self.memory_size + size)
+
+    def forward(self, now: Tensor, future: Tensor, horizon: Index = 0, context: Tensor | None = None) -> Tensor:
+        """Return outputs for sequences (B, L, D), or for single states (N, D) that begin an episode."""
+        if now.ndim == 2:
+            return self(now[:, None], future[:, None])[:, 0]
+        outputs: Tensor = self.head(torch.cat([self.gru(self.encoder(now))[0], self.encoder(future)], dim=-1))
+        return outputs
+
+    def step(self, now: Tensor, future: Tensor, memory: Array | None, begins: Starts) -> tuple[Tensor, Array]:
+        """Return outputs (N, A) for the next states (N, D) of N episodes, and their memories."""
+        seen, memory = step_gru(self.gru, self.encoder(now), memory, begins)
+        return self.head(torch.cat([seen, self.encoder(future)], dim=1)), memory
+
+
+@register
+class RecurrentPIDM(PIDM):
+    """PIDM whose inverse dynamics model sees the states so far: a_t = idm(s_0, ..., s_t, predicted s_{t+k})."""
+
+    name: ClassVar[str] = "recurrent-pidm"
+    title: ClassVar[str] = "Recurrent PIDM"
+    color: ClassVar[str] = ""
+    config_class: ClassVar[type[AgentConfig]] = RecurrentPIDMConfig
+    presets: ClassVar[Mapping[str, Preset]] = {
+        name: replace(preset, options=RecurrentPIDMConfig(**{**vars(preset.options), "idm": "recurrent"}))
+        for name, preset in (
+            PIDM.presets
+            | {"fast": Preset(PIDMConfig(**SMALL), TrainConfig(learning_rate=2e-3, steps=1000, batch_size=512))}
+        ).items()
+    }
+    config: RecurrentPIDMConfig
+    idm: RecurrentIDM
+
+    def build(self, encoder: nn.Module | None) -> None:
+        """Make the parts, which must be those for sequences of one horizon."""
+        super().build(encoder)
+        if not isinstance(self.idm, RecurrentIDM) or self.learns_predictor or len(self.config.horizons) > 1:
+            raise ValueError("recurrent-pidm takes idm 'recurrent', one horizon and no end_to_end: change that")
+
+    @property
+    def sampling(self) -> Sampling:
+        """Sequences of steps, and the future of each."""
+        return Sampling(horizons=self.config.horizons, length=self.config.sequence)
+
+    def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
+        """Return the mean distance to the actions in the data along the sequences."""
+        outputs = self.idm(batch.now_states, batch.future_states[..., 0, :])
+        return {"idm": batch.mean(self.actions.distance(outputs, batch.action))}
+
+    def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
+        """Step the GRU, and ask for the action that leads to the predicted future."""
+        place, hidden = memory or (None, None)
+        futures, place = self.predictor.predict(states, place, episode_start)
+        outputs, hidden = self.idm.step(self.scaled(states), self.scaled(futures), hidden, episode_start)
+        return self.actions.decode(outputs), (place, hidden)
