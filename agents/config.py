@@ -1,4 +1,4 @@
-"""Settings of agents and of training, combined in presets; a preset says how large and how long, not which algorithm."""
+"""Settings of agents and of training, combined in presets, which say how large and how long, not which algorithm."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class CorrectiveBC(BC):
         }
 
     def beside(self, now: Tensor, future: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Return states beside demonstrated ones, displaced along the data's own changes, and where they should lead."""
+        """Return states beside demonstrated ones, moved along the data's own changes, and where they should lead."""
         copies = self.config.copies
         now, future = now.repeat(copies, 1), future.repeat(copies, 1)
         other = torch.as_tensor(rng.permutation(len(now)), device=now.device)

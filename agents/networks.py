@@ -139,7 +139,7 @@ class Encoder(nn.Sequential):
 
 
 class Head(nn.Sequential):
-    """Embedding (..., E) -> outputs (..., A), through ReLU layers of the given sizes and, if they are squashed, tanh."""
+    """Embedding (..., E) -> outputs (..., A), through ReLU layers of the given sizes and, if squashed, tanh."""
 
     def __init__(self, input_size: int, output_size: int, sizes: Sequence[int] = (256,), squash: bool = True) -> None:
         layers = [*hidden_layers(input_size, sizes), nn.Linear((input_size, *sizes)[-1], output_size)]

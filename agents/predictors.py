@@ -39,6 +39,7 @@ class Predictor(Remembering, nn.Module, ABC):
 
     kind: ClassVar[str] = "predictor"
     name: ClassVar[str]
+    scale: ClassVar[Scale]  # of the agent, set by `build` for each predictor
     seed = 0  # of what it draws
     horizon = 1
 

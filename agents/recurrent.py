@@ -103,7 +103,7 @@ class RecurrentIDM(InverseDynamics):
     def forward(self, now: Tensor, future: Tensor, horizon: Index = 0, context: Tensor | None = None) -> Tensor:
         """Return outputs for sequences (B, L, D), or for single states (N, D) that begin an episode."""
         if now.ndim == 2:
-            return self(now[:, None], future[:, None])[:, 0]
+            return self.forward(now[:, None], future[:, None])[:, 0]
         outputs: Tensor = self.head(torch.cat([self.gru(self.encoder(now))[0], self.encoder(future)], dim=-1))
         return outputs
 
@@ -123,10 +123,7 @@ class RecurrentPIDM(PIDM):
     config_class: ClassVar[type[AgentConfig]] = RecurrentPIDMConfig
     presets: ClassVar[Mapping[str, Preset]] = {
         name: replace(preset, options=RecurrentPIDMConfig(**{**vars(preset.options), "idm": "recurrent"}))
-        for name, preset in (
-            PIDM.presets
-            | {"fast": Preset(PIDMConfig(**SMALL), TrainConfig(learning_rate=2e-3, steps=1000, batch_size=512))}
-        ).items()
+        for name, preset in {**PIDM.presets, "fast": RecurrentBC.presets["fast"]}.items()
     }
     config: RecurrentPIDMConfig
     idm: RecurrentIDM

@@ -80,7 +80,7 @@ def describe(part: Any) -> str:
     """Return a part as text that `make_part` reads: its name, and options that differ from the defaults."""
     if isinstance(part, str):
         return part
-    kind = part if isinstance(part, type) else type(part)
+    kind: Any = part if isinstance(part, type) else type(part)
     if getattr(kind, "kind", None) not in KINDS:
         raise ValueError(f"{part!r} is no predictor or inverse dynamics model: give one, or its name")
     find_part(kind.kind, kind)

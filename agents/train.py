@@ -228,8 +228,8 @@ def _check_settings(
     own = {name: getattr(preset.options, name) for name in ("frames", "frame_size", "history")}
     if dataset[0].observations.ndim != 4 and own != {name: getattr(AgentConfig, name) for name in own}:
         raise ValueError(f"the settings {', '.join(own)} are for images, which these demonstrations do not have")
-    for name, given in {"predictor_data": predictor_data, "idm_data": idm_data}.items():
-        if given is not None and name not in kind.uses:
+    for name, more in {"predictor_data": predictor_data, "idm_data": idm_data}.items():
+        if more is not None and name not in kind.uses:
             raise ValueError(f"{kind.name} has no part that learns from {name}: leave it out, or train pidm")
     if idm_data is not None and not idm_data.action_dim:
         raise ValueError("idm_data has no actions, which an inverse dynamics model learns: give data with actions")

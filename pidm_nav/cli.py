@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import os
 import re
 import signal
 import sys
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pidm_nav.console import printable, say
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        with _terminable():
+        with _terminable(), _plugins(words):
             _run(words)
     except (KeyboardInterrupt, ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
@@ -95,6 +97,35 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _plugins(words: list[str]) -> Iterator[None]:
+    """Take `--plugin FILE` out of the words of any command, and load the files, here and in worker processes."""
+    files: list[str] = []
+    for index in range(len(words) - 1, -1, -1):
+        option, given, value = words[index].partition("=")
+        if option == "--plugin":
+            if not given and index + 1 == len(words):
+                raise ValueError("--plugin needs a value: the path of a .py file, or the name of a module")
+            files.insert(0, value if given else words.pop(index + 1))
+            del words[index]
+    if not files:
+        yield
+        return
+    from pidm_nav.agents.registry import PLUGINS_VARIABLE, load_plugin
+
+    before = os.environ.get(PLUGINS_VARIABLE)
+    for file in files:
+        load_plugin(file)
+    paths = [str(Path(file).resolve()) if file.endswith(".py") else file for file in files]
+    os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *paths])
+    try:
+        yield
+    finally:
+        os.environ.pop(PLUGINS_VARIABLE)
+        if before is not None:
+            os.environ[PLUGINS_VARIABLE] = before
 
 
 def load_command(words: str) -> Any:
@@ -218,7 +249,10 @@ def _overview(names: list[str]) -> None:
             summary, example = describe(load_command(words))
             say(f"  {words:<18}{summary}")
             say(f"  {'':<18}{example}", style="dim")
-    say("\n'pidm-nav COMMAND --help' shows the options of a command; --debug shows the traceback of an error.")
+    say(
+        "\n'pidm-nav COMMAND --help' shows the options of a command. Every command takes --plugin FILE, a Python file that "
+        "registers agents or environments of yours, and --debug, which shows the traceback of an error."
+    )
 
 
 def _sentence(error: BaseException) -> str:
