@@ -250,8 +250,8 @@ def _overview(names: list[str]) -> None:
             say(f"  {words:<18}{summary}")
             say(f"  {'':<18}{example}", style="dim")
     say(
-        "\n'pidm-nav COMMAND --help' shows the options of a command. Every command takes --plugin FILE, a Python file that "
-        "registers agents or environments of yours, and --debug, which shows the traceback of an error."
+        "\n'pidm-nav COMMAND --help' shows the options of a command. Every command takes --plugin FILE, a Python file "
+        "that registers agents or environments of yours, and --debug, which shows the traceback of an error."
     )
 
 

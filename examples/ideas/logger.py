@@ -12,15 +12,14 @@ class CSVLog:
     """Writes the entries of a training run to a file, and a header before the first."""
 
     def __init__(self, path):
-        self.file = Path(path).open("w", newline="")
-        self.writer = None
+        self.path, self.names = Path(path), []
 
     def __call__(self, entry):
-        if self.writer is None:
-            self.writer = csv.DictWriter(self.file, fieldnames=list(entry), extrasaction="ignore")
-            self.writer.writeheader()
-        self.writer.writerow(entry)
-        self.file.flush()
+        with self.path.open("a" if self.names else "w", newline="") as file:
+            if not self.names:
+                self.names = list(entry)
+                file.write(",".join(self.names) + "\n")
+            csv.DictWriter(file, self.names, extrasaction="ignore").writerow(entry)
 
 
 if __name__ == "__main__":
