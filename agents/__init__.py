@@ -13,6 +13,7 @@ from pidm_nav.agents.fit import Fit
 from pidm_nav.agents.idm import DeltaIDM, InverseDynamics, LinearIDM, StateIDM
 from pidm_nav.agents.pidm import PIDM, DeltaPIDM, PIDMConfig
 from pidm_nav.agents.predictors import Follow, Learned, Lookup, Nearest, Neighbors, Predictor, TimeIndexed
+from pidm_nav.agents.pull import Pull
 from pidm_nav.agents.recurrent import RecurrentBC, RecurrentConfig, RecurrentPIDM, RecurrentPIDMConfig
 from pidm_nav.agents.registry import AGENTS, IDMS, PREDICTORS, load_plugin, load_plugins, register
 from pidm_nav.agents.retrieval import RetrievalBC
@@ -48,6 +49,7 @@ __all__ = [
     "PIDMConfig",
     "Predictor",
     "Preset",
+    "Pull",
     "RecurrentBC",
     "RecurrentConfig",
     "RecurrentPIDM",
