@@ -311,7 +311,7 @@ def _limit(limits: Limits) -> None:
 
 
 def _run_inline() -> None:
-    from pidm_nav.agents.predictors import LearnedPredictor
+    from pidm_nav.agents.predictors import Learned
     from pidm_nav.commands import experiments
     from pidm_nav.experiments import engines, quickstart
 
@@ -320,7 +320,8 @@ def _run_inline() -> None:
             yield job, engines.attempt(function, job)
 
     engines.run_local = experiments.run_local = quickstart.run_local = run_here
-    LearnedPredictor.__init__.__defaults__ = ("l2", 0, 20)  # or its 2,000 steps would take most of the time
+    # 20 steps instead of 2,000, which would take most of the time
+    Learned.__init__.__defaults__ = (20, *Learned.__init__.__defaults__[1:])
 
 
 def _call(words: list[str], notes: Path) -> int:

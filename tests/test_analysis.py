@@ -12,8 +12,9 @@ import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pidm_nav.agents import AGENTS, BC, PIDM, make_agent
-from pidm_nav.agents.predictors import NearestNeighbor, Oracle, TimeIndexed
+from pidm_nav.agents import AGENTS, BC, PIDM
+from pidm_nav.agents.agent import make_agent
+from pidm_nav.agents.predictors import Nearest, Predictor, TimeIndexed
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
 from pidm_nav.analysis.field import DIRECTIONS, futures_around, measure_field, plot_field
@@ -236,7 +237,7 @@ def test_the_field_uses_the_papers_number_of_places(demos):
 
 
 def test_only_a_model_of_the_same_task_will_do(demos):
-    bc = make_agent("bc", *dataset_spaces(demos["maze"]))
+    bc = make_agent(BC, dataset_spaces(demos["maze"]))
     with refused("agent is bc, which has no inverse dynamics model"):
         measure_field(bc, demos["maze"], rng=rng())
     other = scripted(demos["maze"], 1.0)
@@ -251,25 +252,41 @@ def test_only_a_model_of_the_same_task_will_do(demos):
 # ---- predictor
 
 
+class Prophet(Predictor):
+    """Knows the episodes that it is asked about, all of them at once, and misses every future by a shift."""
+
+    def __init__(self, dataset: DemoDataset, horizon: int, shift: tuple[float, float]) -> None:
+        super().__init__()
+        self.dataset, self.ahead, self.shift = dataset, horizon, shift
+
+    def learn(self, dataset: DemoDataset) -> None:
+        """Know everything already."""
+
+    def predict(self, states, memory=None, episode_start=None):
+        step = 0 if memory is None else memory
+        futures = np.stack([each.observations[min(step + self.ahead, len(each))] for each in self.dataset])
+        futures[:, :2] += self.shift
+        return futures, step + 1
+
+
 def test_an_oracle_makes_no_error_and_a_shifted_one_its_shift(demos):
     for horizon in (1, 7):
-        true = demos["maze"].transitions(horizon).future
-        assert prediction_errors(Oracle(lambda _, f=true: f), demos["maze"], horizon) == (0, 0, 0)
-        shifted = true.copy()
-        shifted[:, :2] += (3, 4)
-        errors = prediction_errors(Oracle(lambda _, f=shifted: f), demos["maze"], horizon)
+        assert prediction_errors(Prophet(demos["maze"], horizon, (0, 0)), demos["maze"], horizon) == (0, 0, 0)
+        errors = prediction_errors(Prophet(demos["maze"], horizon, (3, 4)), demos["maze"], horizon)
         assert errors == pytest.approx((5, 25, 0))
 
 
 def test_errors_are_those_of_the_nearest_state_with_as_many_goals(demos):
-    training, held_out = demos["zigzag"][:4], demos["zigzag"][4:]
+    later = (Episode(e.observations[3:], e.actions[3:], e.rewards[3:], True, False) for e in demos["zigzag"])
+    moved = DemoDataset("zigzag", tuple(later))  # all episodes start at one place, where all would be equally near
+    training, held_out = moved[:4], moved[4:]
     known, asked = training.transitions(3), held_out.transitions(3)
     distances = []
     for state, future in zip(asked.state, asked.future, strict=True):
         same = split_state(known.state)[2] == split_state(state)[2]
         apart = np.linalg.norm(known.state[same, :2].astype(float) - state[:2], axis=1)
         distances.append(np.linalg.norm(known.future[same][apart.argmin()].astype(float) - future))
-    errors = prediction_errors(NearestNeighbor().fit(training, 3), held_out, 3)
+    errors = prediction_errors(Nearest().fit(training, 3), held_out, 3)
     assert errors.distance == pytest.approx(np.mean(distances), rel=1e-6)
 
 
@@ -351,7 +368,7 @@ def test_a_sweeps_performance_stands_beside_the_error_of_its_own_demonstrations(
     for cell in planned(sweep.parent, agents=("pidm",), num_demos=(2,)).cells():
         training = sample_demos(demos["maze"], cell)
         others = [i for i, episode in enumerate(demos["maze"]) if episode not in training.episodes]
-        errors.append(prediction_errors(NearestNeighbor().fit(training), demos["maze"][others]).distance)
+        errors.append(prediction_errors(Nearest().fit(training), demos["maze"][others]).distance)
     assert points[1]["error"] == pytest.approx(np.mean(errors))
     assert found.spearman == pytest.approx(-1) and len(plot_correlation(found).axes) == 1
 
@@ -406,7 +423,7 @@ def test_bad_input_is_one_sentence(tmp_path, files, demos):
         run("gap", "--demos", files["zigzag"], "--task", "Maze", "--out", tmp_path)
     with refused("5000 clusters of"):
         run("gap", "--demos", files["zigzag"], "--clusters", 5000, "--out", tmp_path)
-    make_agent("bc", *dataset_spaces(demos["maze"])).save(tmp_path / "bc")
+    make_agent(BC, dataset_spaces(demos["maze"])).save(tmp_path / "bc")
     with refused("agent is bc"):
         run("field", "--demos", files["maze"], "--agent", tmp_path / "bc", "--out", tmp_path)
     (tmp_path / "file").touch()
@@ -548,6 +565,6 @@ def test_demonstrators_are_told_by_what_made_the_data(demos):
 
 def test_a_learned_predictor_starts_from_the_same_weights_each_time():
     demos = load_demos("zigzag/human-like")[:2]
-    make = predictor_maker("learned", demos)
-    first, second = (next(make().parameters()) for _ in range(2))
+    make = predictor_maker("learned(steps=2)", demos)
+    first, second = (next(make().fit(demos).parameters()) for _ in range(2))
     assert (first == second).all()

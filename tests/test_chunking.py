@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from pidm_nav.agents import Chunking, load_agent, train
-from pidm_nav.agents.chunking import chunks_of
-from pidm_nav.agents.config import TrainConfig
-from pidm_nav.agents.loop import make_samples
+from pidm_nav.agents.batches import TrainingData, Trajectories
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
@@ -34,12 +32,13 @@ def agent(dataset: DemoDataset) -> Chunking:
 def chunk(agent: Chunking, observation: Any) -> Any:
     """The actions (chunk, A) that the network alone predicts."""
     with torch.no_grad():
-        return agent.to_actions(agent(agent.scale(torch.tensor(observation)[None])))[0]
+        return agent.actions.decode(agent.outputs(agent.scaled(observation[None])))[0]
 
 
 def test_chunks_stay_within_their_episode(agent: Chunking, dataset: DemoDataset) -> None:
-    samples = make_samples(agent, [dataset], TrainConfig(learning_rate=1e-3))
-    chunks = agent.to_actions(chunks_of(samples, samples.rows, 4))
+    trajectories = Trajectories(agent, TrainingData(dataset))
+    batch = trajectories.batch(torch.arange(dataset.num_steps), agent.sampling)
+    chunks = agent.actions.decode(batch.action)
     row = 0
     for episode in dataset:
         for step in range(len(episode)):

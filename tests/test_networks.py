@@ -1,4 +1,4 @@
-"""The networks: the paper's sizes, scaling by bounds or by data, exact batch norm statistics."""
+"""The networks: the paper's sizes, scaling by bounds or by data, batch norm statistics over all rows."""
 
 import numpy as np
 import pytest
@@ -25,15 +25,15 @@ def test_bc_has_the_papers_layers() -> None:
 
 
 def test_pidm_reads_both_embeddings_and_the_horizon() -> None:
-    assert linear_shapes(PIDM(STATE, ACTION).head) == [(512, 256), (256, 2)]
-    assert linear_shapes(PIDM(STATE, ACTION, PIDMConfig(horizons=(1, 6, 11))).head) == [(515, 256), (256, 2)]
+    assert linear_shapes(PIDM(STATE, ACTION).idm.head) == [(512, 256), (256, 2)]
+    assert linear_shapes(PIDM(STATE, ACTION, PIDMConfig(horizons=(1, 6, 11))).idm.head) == [(515, 256), (256, 2)]
 
 
 def test_an_encoder_passed_in_is_used() -> None:
     encoder = Encoder(14, (8, 4))
     agent = PIDM(STATE, ACTION, encoder=encoder)
-    assert agent.encoder is encoder
-    assert linear_shapes(agent.head)[0] == (8, 256)
+    assert agent.idm.encoder is encoder
+    assert linear_shapes(agent.idm.head)[0] == (8, 256)
 
 
 def test_scale_maps_bounds_to_plus_minus_one_and_back() -> None:

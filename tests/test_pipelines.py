@@ -37,7 +37,7 @@ from pidm_nav import (
     train,
 )
 from pidm_nav.agents import BC
-from pidm_nav.agents.predictors import LearnedPredictor
+from pidm_nav.agents.predictors import Learned
 from pidm_nav.agents.sb3 import GoalRatio, to_agent, to_policy, to_ppo
 from pidm_nav.cli import main
 from pidm_nav.tasks import unflatten
@@ -157,7 +157,7 @@ def ids() -> Iterator[None]:
 def test_wrapped_environments_from_demonstrations_to_an_evaluation(
     name: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LearnedPredictor.__init__, "__defaults__", ("l2", 0, 20))
+    monkeypatch.setattr(Learned.__init__, "__defaults__", (20, *Learned.__init__.__defaults__[1:]))
     demos = collect(Still(), name, 2)
     assert demos[0].observations.shape == (10, size)
     save_demos(demos, tmp_path / "demos.npz")
@@ -334,7 +334,7 @@ def test_a_minari_dataset_of_a_wrapped_environment_is_not_taken_for_the_bare_one
 
 
 def test_a_model_that_knows_dict_observations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LearnedPredictor.__init__, "__defaults__", ("l2", 0, 20))
+    monkeypatch.setattr(Learned.__init__, "__defaults__", (20, *Learned.__init__.__defaults__[1:]))
     model = PPO("MultiInputPolicy", DummyVecEnv([lambda: gym.make("Slide-v0")]), **SHORT)
     with pytest.raises(ValueError, match=r"give pidm_nav\.agents\.sb3\.to_policy"):
         evaluate(model, "Slide-v0", 1)

@@ -1,5 +1,6 @@
 """Stable-Baselines3: PPO begins as the agent, learns, becomes an agent again; SB3 models are policies."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
-from pidm_nav.agents import BC, load_agent, train
+from pidm_nav.agents import BC, Agent, load_agent, train
 from pidm_nav.agents.sb3 import AgentPolicy, CriticFirst, GoalRatio, to_agent, to_ppo
 from pidm_nav.demos.collect import collect
+from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.rollouts.evaluation import evaluate
 
@@ -21,11 +23,18 @@ SHORT: dict[str, Any] = {"n_steps": 32, "batch_size": 64, "n_epochs": 2, "seed":
 
 
 @pytest.fixture(scope="module")
-def agent() -> BC:
-    demos = collect(AStarExpert("four-room"), "four-room", episodes=2)
-    trained = train("bc", demos, steps=100, batch_size=32, encoder_sizes=(32,), head_sizes=(16,))
-    assert isinstance(trained, BC)
-    return trained
+def demos() -> DemoDataset:
+    return collect(AStarExpert("four-room"), "four-room", episodes=2)
+
+
+@pytest.fixture(scope="module")
+def trained(demos: DemoDataset) -> Agent:
+    return train("bc", demos, steps=100, batch_size=32, encoder_sizes=(32,), head_sizes=(16,))
+
+
+@pytest.fixture
+def agent(trained: Agent) -> Agent:
+    return deepcopy(trained)  # as PPO trains the agent itself
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def envs() -> Any:
     return make_vec_env(ENV_ID, 2, seed=0, env_kwargs={"max_episode_steps": 20})
 
 
-def test_ppo_begins_as_the_agent(agent: BC, envs: Any) -> None:
+def test_ppo_begins_as_the_agent(agent: Agent, envs: Any) -> None:
     ppo = to_ppo(agent, envs, **SHORT)
     observations = collect(AStarExpert("four-room"), "four-room", 1, seed=5)[0].observations
     np.testing.assert_allclose(
@@ -41,7 +50,7 @@ def test_ppo_begins_as_the_agent(agent: BC, envs: Any) -> None:
     )
 
 
-def test_the_critic_learns_first_and_goal_ratios_are_logged(agent: BC, envs: Any) -> None:
+def test_the_critic_learns_first_and_goal_ratios_are_logged(agent: Agent, envs: Any) -> None:
     ppo = to_ppo(agent, envs, **SHORT)
     policy: Any = ppo.policy
 
@@ -64,18 +73,19 @@ def test_the_critic_learns_first_and_goal_ratios_are_logged(agent: BC, envs: Any
     assert not all(bool((one == other).all()) for one, other in zip(before, actor(), strict=True))
 
 
-def test_ppo_becomes_an_agent_that_is_saved_without_pickle(agent: BC, envs: Any, tmp_path: Path) -> None:
-    ppo = to_ppo(agent, envs, **SHORT)
+def test_ppo_becomes_an_agent_that_is_saved_without_pickle(agent: Agent, envs: Any, tmp_path: Path) -> None:
+    ppo, before = to_ppo(agent, envs, **SHORT), deepcopy(agent)
     ppo.learn(64)
     loaded = load_agent(to_agent(ppo).save(tmp_path))
     observations = envs.reset()
     actions = ppo.predict(observations, deterministic=True)[0]
     np.testing.assert_allclose(loaded.predict(observations)[0], actions, atol=1e-5)
-    assert not np.allclose(agent.predict(observations)[0], actions, atol=1e-6)  # the agent itself is not trained
+    np.testing.assert_allclose(agent.predict(observations)[0], actions, atol=1e-5)  # PPO trains the agent itself
+    assert not np.allclose(before.predict(observations)[0], actions, atol=1e-6)
     assert loaded.description["ppo"] == {"steps": 64}
 
 
-def test_stable_baselines_own_files_keep_the_policy(agent: BC, envs: Any, tmp_path: Path) -> None:
+def test_stable_baselines_own_files_keep_the_policy(agent: Agent, envs: Any, tmp_path: Path) -> None:
     ppo = to_ppo(agent, envs, **SHORT)
     ppo.save(tmp_path / "ppo.zip")
     loaded, observations = PPO.load(tmp_path / "ppo.zip"), envs.reset()
@@ -104,7 +114,7 @@ def test_actions_of_another_width() -> None:
 
 def test_a_plain_model_of_stable_baselines_is_a_policy() -> None:
     model = PPO("MlpPolicy", ENV_ID, n_steps=16, batch_size=16, seed=0)
-    result = evaluate(model, "four-room", 3, max_steps=10)
+    result = evaluate(model, "four-room", 3, 0, max_steps=10)
     demos = collect(model, "four-room", 3, max_steps=10)
     assert len(result.episodes) == 3 and demos.source["made_by"] == "PPO"
     for one, other in zip(result.episodes, demos, strict=True):
@@ -112,12 +122,25 @@ def test_a_plain_model_of_stable_baselines_is_a_policy() -> None:
     assert train("bc", demos, steps=1, encoder_sizes=(8,)).description["data"]["made_by"] == "PPO"
 
 
-def test_what_cannot_become_ppo_is_refused(agent: BC, envs: Any) -> None:
-    demos = collect(AStarExpert("four-room"), "four-room", 1)
+@pytest.mark.parametrize("name", ["pidm", "delta-pidm"])
+def test_pidm_goes_on_with_ppo_through_its_inverse_dynamics(
+    name: str, demos: DemoDataset, envs: Any, tmp_path: Path
+) -> None:
+    agent = train(name, demos, steps=100, batch_size=32, encoder_sizes=(32,), head_sizes=(16,))
+    ppo, observations = to_ppo(agent, envs, **SHORT), demos[0].observations[::7]
+    before = agent.predict(observations)[0]
+    np.testing.assert_allclose(ppo.predict(observations, deterministic=True)[0], before, atol=1e-5)
+    ppo.learn(64)
+    after = to_agent(ppo).predict(observations)[0]
+    assert not np.allclose(after, before, atol=1e-6)
+    np.testing.assert_allclose(load_agent(agent.save(tmp_path)).predict(observations)[0], after, atol=1e-6)
+
+
+def test_what_cannot_become_ppo_is_refused(agent: Agent, envs: Any, demos: DemoDataset) -> None:
     other: Any = train("retrieval-bc", demos)
-    with pytest.raises(ValueError, match="give a BC agent"):
+    with pytest.raises(ValueError, match="retrieval-bc has no actor that PPO could continue"):
         to_ppo(other, envs)
     with pytest.raises(ValueError, match="your environment has"):
         to_ppo(agent, gym.make("PIDMNav-Maze-v0"))
-    with pytest.raises(ValueError, match="not a BC agent's network"):
+    with pytest.raises(ValueError, match="is no agent of this package"):
         to_agent(PPO("MlpPolicy", ENV_ID))
