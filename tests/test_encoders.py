@@ -12,6 +12,8 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pidm_nav.agents.loop import fingerprint, make_samples
+from pidm_nav.agents.observations import Recall, history_rows, latest_vectors
 from torch import nn
 
 from pidm_nav.agents import BC, PIDM, NavPolicy, PIDMConfig, TrainConfig, choose_preset, load_agent, train
@@ -19,8 +21,6 @@ from pidm_nav.agents import observations as observations_module
 from pidm_nav.agents.checkpoint import read_tensors
 from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, Principal, make_frame_encoder, shifted
-from pidm_nav.agents.loop import fingerprint, make_samples
-from pidm_nav.agents.observations import Recall, history_rows, latest_vectors
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode

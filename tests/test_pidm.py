@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from pidm_nav.agents.loop import make_samples
 from torch import nn
 
 from pidm_nav.agents import PIDM, PIDMConfig, TrainConfig, train
-from pidm_nav.agents.loop import make_samples
 from pidm_nav.agents.networks import Encoder
 from pidm_nav.agents.predictors import LearnedPredictor, Oracle
 from pidm_nav.demos.dataset import DemoDataset, Episode

@@ -18,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from pidm_nav.agents.loop import Training
 from safetensors.torch import load, load_file, save
 
 from pidm_nav.agents import (
@@ -32,7 +33,6 @@ from pidm_nav.agents import (
     make_agent,
     train,
 )
-from pidm_nav.agents.loop import Training
 from pidm_nav.agents.agent import find_device
 from pidm_nav.agents.train import EVALUATION_SEED, dataset_spaces
 from pidm_nav.cli import main
