@@ -162,7 +162,7 @@ def draw_episodes(ax: Axes, episodes: Sequence[Episode], layout: Layout | None) 
     draw_room(ax, layout)
     entries = {}
     for (label, color), success in zip(OUTCOME_COLORS.items(), (True, False), strict=True):
-        traces = [episode.observations[:, POSITION] for episode in episodes if episode.success == success]
+        traces = [episode.observations[:, POSITION] for episode in episodes if bool(episode.success) == success]
         if traces:
             ax.add_collection(LineCollection(traces, colors=color, **style))
             x, y = np.array([trace[-1] for trace in traces]).T

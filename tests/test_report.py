@@ -85,7 +85,7 @@ def test_scores_of_best_and_last_checkpoint(made: Path) -> None:
     assert float(row["mean"]) == pytest.approx(0.31) and float(row["std"]) == pytest.approx(0.01)
     assert float(row["low"]) <= float(row["iqm"]) <= float(row["high"])
     assert (made / "tables" / "scores-human-last.csv").exists()
-    assert (made / "tables" / "welch-pidm-bc-human.csv").exists()
+    assert (made / "tables" / "paired-pidm-bc-human.csv").exists()
 
 
 def test_the_summary_holds_every_job(made: Path) -> None:

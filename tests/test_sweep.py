@@ -590,6 +590,7 @@ def test_gains_pair_cells_with_bc_of_the_same_draw() -> None:
             scores[Cell(seed, level, 5, "pidm")] = seed / 10 + (0.1 if level == "tour-3d" else 0.0)
     scores[Cell(99, "tour-3d", 5, "pidm")] = 1.0  # has no partner
     everything, four_room, tour = paired_gains(scores)
+    assert (everything["seeds"], tour["seeds"]) == (8, 8)  # seeds are what is independent, not pairs
     assert (everything["task"], everything["pairs"], everything["ahead"], everything["behind"]) == ("all", 16, 8, 0)
     assert everything["gain"] == pytest.approx(0.05) and everything["p"] < 0.05
     assert four_room["p"] == 1.0 and four_room["gain"] == 0.0

@@ -82,7 +82,7 @@ def compare_curves(curves: Sequence[Curve], peers: Sequence[Curve], by_demonstra
             title += f", {plots.demonstrator_title(curve.demos_from)}"
             color = plots.demonstrator_color(curve.demos_from)
         of_task = [peer for peer in peers if peer.task == curve.task]
-        level = LEVEL * task_maximum(of_task) if score_name(of_task) == "goal ratio" else np.nan
+        level = LEVEL * task_maximum(of_task) if curve.is_share else np.nan
         lines.append(Line(title, color, curve, float(demos_needed(curve.sizes, curve.mean, level))))
     return lines
 
@@ -171,7 +171,7 @@ def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
             ax.axvline(line.needed, linestyle=(1.8 * index, (1.2, 4.2)), color=line.color, linewidth=1.4)
     ax.set_xscale("log")
     plots.set_ticks(ax.xaxis, visible_ticks(all_sizes(line.curve for line in lines)))
-    if score_name(line.curve for line in lines) == "goal ratio":
+    if all(line.curve.is_share for line in lines):
         ax.set_ylim(0, 1.03)
     ax.grid(axis="y", alpha=0.25, linewidth=0.6)
     ax.set_title(plots.task_title(task), fontsize=10)

@@ -130,7 +130,7 @@ def _compare(
     section = Section(title, text, figures=shown, tables=[found[0]] if found else [])
     if found is None or which == "last":
         return section
-    tests = tables.welch_table(curves, *sides)
+    tests = tables.paired_table(curves, *sides)
     return replace(section, folded=[tests] if tests else [], headlines=[_headline(found[1], *sides)])
 
 
