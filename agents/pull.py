@@ -25,7 +25,7 @@ class Pull:
     def __init__(self, policy: Policy, demos: DemoDataset, strength: float = 1.0) -> None:
         task = TASKS.get(demos.task)
         if task is None or not task.has_2d_state or not demos.goal_flags or demos.env_kwargs.get("relative_goals"):
-            raise ValueError(f"a pull needs demonstrations of full 2D states, and these are of {demos.task}: give others")
+            raise ValueError(f"a pull needs demonstrations of full 2D states, not those of {demos.task}: give others")
         self.policy, self.strength = policy, strength
         self.states = demos.transitions().state
         self.index = StateIndex(self.states, demos.goal_flags)

@@ -247,7 +247,7 @@ def _scorer(dataset: DemoDataset, episodes: int) -> Score:
 
     def score(agent: Agent) -> dict[str, float]:
         result = evaluate(agent, task, episodes, VALIDATION.start, keep_episodes=False, **arguments)
-        return {result.measure.replace(" ", "_"): float(result.scores.mean())}
+        return {result.metric.replace(" ", "_"): float(result.scores.mean())}
 
     return score
 

@@ -56,12 +56,12 @@ class Summary:
     min_length: int
     mean_length: float
     max_length: int
-    success: float  # fraction of episodes
+    success: float | None  # fraction of episodes; None if the environment does not say what a success is
 
     def _repr_html_(self) -> str:
         names = ("task", "episodes", "steps", "shortest", "mean length", "longest", "success")
         values = [f"{value:.4g}" if isinstance(value, float) else escape(str(value)) for value in vars(self).values()]
-        values[-1] = f'<meter value="{self.success}"></meter> {self.success:.0%}'
+        values[-1] = "" if self.success is None else f'<meter value="{self.success}"></meter> {self.success:.0%}'
         rows = ("".join(f"<{tag}>{cell}</{tag}>" for cell in row) for tag, row in (("th", names), ("td", values)))
         return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
@@ -216,7 +216,8 @@ class DemoDataset(Plottable):
     def summary(self) -> Summary:
         """Return the number of episodes and steps, the extremes and mean of the length, and the success rate."""
         lengths = list(map(len, self.episodes))
-        success = float(np.mean([episode.success for episode in self.episodes]))
+        told = [episode.success for episode in self.episodes]
+        success = None if all(each is None for each in told) else float(np.mean([bool(each) for each in told]))
         total = sum(lengths)
         return Summary(self.task, len(self), total, min(lengths), total / len(self), max(lengths), success)
 

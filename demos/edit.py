@@ -56,6 +56,8 @@ def edit_demos(
     dataset, *others = (load_demos(each) for each in (source, *merge))
     kept = list(range(len(dataset)))
     if keep:
+        if keep == "successes" and dataset.summary().success is None:
+            raise ValueError(f"these episodes of {dataset.task} do not say whether they are successes: keep numbers")
         kept = [i for i in kept if dataset[i].success] if keep == "successes" else _numbers(dataset, keep)
     chosen = sorted(set(kept) - set(_numbers(dataset, drop) if drop else ()))
     if not chosen:

@@ -43,7 +43,7 @@ def _(comparison: Comparison) -> Figure:
     figure, axes = panels(len(comparison.results), width=4.2, height=4.75 if layout else 3.2, columns=4)
     for ax, (name, result) in zip(axes, comparison.results.items(), strict=True):
         draw_episodes(ax, result.episodes, layout)
-        ax.set_title(f"{name}: {comparison.measure} {comparison.scores(name).mean():.2f}", fontsize=12)
+        ax.set_title(f"{name}: {comparison.metric} {comparison.scores(name).mean():.2f}", fontsize=12)
     return figure
 
 

@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,28 +27,40 @@ if TYPE_CHECKING:
     from pidm_nav.rollouts.episode import Episode
     from pidm_nav.world2d.layout import Layout
 
-AGENT_TITLES = {  # of agents, and of the variants of them that sweeps know by name
-    "bc": "BC",
-    "bc-dagger": "BC, DAgger",
-    "bc-play": "BC, play",
-    "chunking": "Chunking BC",
-    "diffusion": "Diffusion",
-    "pidm": "PIDM",
-    "pidm-paper": "PIDM, the paper's networks",
-    "pidm-play": "PIDM, play",
-    "pidm-states": "PIDM, play, states alone",
-    "retrieval-bc": "Retrieval BC",
+
+class AgentStyle(NamedTuple):
+    """How tables and figures show an agent."""
+
+    title: str
+    color: str
+    marker: str = "o"
+
+
+AGENT_STYLES = {  # of agents, and of the variants of them that sweeps know by name
+    "bc": AgentStyle("BC", "#d9480f"),
+    "bc-dagger": AgentStyle("BC, DAgger", "#f59f00"),
+    "bc-play": AgentStyle("BC, play", "#ffa07a", "s"),
+    "chunking": AgentStyle("Chunking BC", "#c2255c"),
+    "diffusion": AgentStyle("Diffusion", "#5f3dc4"),
+    "pidm": AgentStyle("PIDM", "#1c6dd0"),
+    "pidm-paper": AgentStyle("PIDM, the paper's networks", "#0b3d7a", "s"),
+    "pidm-play": AgentStyle("PIDM, play", "#74b0ee"),
+    "pidm-states": AgentStyle("PIDM, play, states alone", "#12b5cb", "^"),
+    "retrieval-bc": AgentStyle("Retrieval BC", "#0b8a5f"),
 }
-AGENT_COLORS = {
-    "bc": "#d9480f",
-    "bc-dagger": "#f59f00",
-    "chunking": "#c2255c",
-    "diffusion": "#5f3dc4",
-    "pidm": "#1c6dd0",
-    "pidm-play": "#74b0ee",
-    "retrieval-bc": "#0b8a5f",
-}
-OTHER_AGENT_COLORS = ("#8540c9", "#b3860b")
+SPARE_COLORS = (
+    "#8540c9",
+    "#b3860b",
+    "#2b8a3e",
+    "#e64980",
+    "#495057",
+    "#0ca678",
+    "#a61e4d",
+    "#7048e8",
+    "#868e96",
+    "#5c940d",
+)
+SPARE_MARKERS = ("s", "^", "D", "v")  # by turns, when the colors begin anew
 DEMONSTRATOR_TITLES = {"human": "human", "human-like": "human-like", "astar": "A*"}
 # Blue and orange are the paper's colors for people and for the planner.
 DEMONSTRATOR_COLORS = {"human": "#1f77b4", "human-like": "#9467bd", "astar": "#ff7f0e"}
@@ -61,14 +73,31 @@ def task_title(name: str) -> str:
     return TASKS[name].title if name in TASKS else name
 
 
+def agent_styles(names: Iterable[str]) -> dict[str, AgentStyle]:
+    """Return how the agents of a figure are shown: as in `AGENT_STYLES`, or in styles that no other one of them has."""
+    styles = {name: AGENT_STYLES[name] for name in names if name in AGENT_STYLES}
+    for name in sorted(set(names) - styles.keys()):
+        first = zlib.crc32(name.encode()) % len(SPARE_COLORS)  # mostly the same color in every figure
+        colors = SPARE_COLORS[first:] + SPARE_COLORS[:first]
+        spare = [AgentStyle(name, color, marker) for marker in SPARE_MARKERS for color in colors]
+        taken = {style[1:] for style in styles.values()}
+        styles[name] = next((style for style in spare if style[1:] not in taken), spare[0])
+    return styles
+
+
+def agent_style(name: str) -> AgentStyle:
+    """Return how an agent is shown where there is no other one without a style of its own."""
+    return agent_styles([name])[name]
+
+
 def agent_title(name: str) -> str:
     """Return an agent's name as tables and figures show it."""
-    return AGENT_TITLES.get(name, name)
+    return agent_style(name).title
 
 
 def agent_color(name: str) -> str:
-    """Return an agent's color, which is the same in every figure."""
-    return AGENT_COLORS.get(name) or OTHER_AGENT_COLORS[zlib.crc32(name.encode()) % len(OTHER_AGENT_COLORS)]
+    """Return an agent's color."""
+    return agent_style(name).color
 
 
 def demonstrator(made_by: str | DemoDataset) -> str:
@@ -154,7 +183,7 @@ def draw_episodes(ax: Axes, episodes: Sequence[Episode], layout: Layout | None) 
     if layout is None:
         returns = [np.append(0.0, episode.rewards.cumsum(dtype=np.float64)) for episode in episodes]
         lines = [np.column_stack([np.arange(len(each)), each]) for each in returns]
-        ax.add_collection(LineCollection(lines, colors=OTHER_AGENT_COLORS[0], **style))
+        ax.add_collection(LineCollection(lines, colors=SPARE_COLORS[0], **style))
         ax.autoscale_view()
         ax.set(xlabel="step", ylabel="return so far")
         tidy(ax)
@@ -162,7 +191,7 @@ def draw_episodes(ax: Axes, episodes: Sequence[Episode], layout: Layout | None) 
     draw_room(ax, layout)
     entries = {}
     for (label, color), success in zip(OUTCOME_COLORS.items(), (True, False), strict=True):
-        traces = [episode.observations[:, POSITION] for episode in episodes if episode.success == success]
+        traces = [episode.observations[:, POSITION] for episode in episodes if bool(episode.success) == success]
         if traces:
             ax.add_collection(LineCollection(traces, colors=color, **style))
             x, y = np.array([trace[-1] for trace in traces]).T

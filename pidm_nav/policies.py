@@ -16,9 +16,6 @@ from pidm_nav.tasks import Task
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
 
-OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
-"""The arguments in which the environments of policies that play the same episode may differ."""
-
 
 def packaged_folder() -> Path:
     """Return the folder of the agents that come with the package, without importing torch as their module does."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from importlib.resources import files
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 import numpy as np
@@ -24,6 +25,18 @@ from pidm_nav.limits import MAX_SIDE, MAX_STEPS, check_number, suggestion
 from pidm_nav.world2d.layout import Layout
 
 DEFAULT_MAX_STEPS = 1000  # for environments without a step limit of their own
+Metric = Literal["goal ratio", "success rate", "return"]
+METRICS: dict[str, Metric] = dict.fromkeys(
+    ("Meta-World/*", "Fetch*", "HandReach*", "HandManipulate*", "AdroitHand*", "PointMaze_*", "AntMaze_*"),
+    "success rate",
+)
+"""The metrics of environments that are not ours, by pattern of their ids; all others are scored by their return.
+
+These are Meta-World's and Gymnasium-Robotics' environments whose infos say whether an episode is a success. Add yours
+with `METRICS["Mine-v0"] = "success rate"`, or give `metric=` to `find_task`, `evaluate` or `Sweep`.
+"""
+OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
+"""The arguments in which the environments of policies that play the same episode may differ."""
 MAX_CHANNELS = 4  # of an image; more are a stack of images
 
 
@@ -45,6 +58,7 @@ class Task:
     has_2d_state: bool = False  # whether the state vector is that of world2d/state.py
     flags: tuple[int, int] | None = None  # first column and stride of the reached flags in the state vector
     dynamics: frozenset[str] = frozenset()  # the arguments that change neither the map nor the observations
+    metric: Metric = "return"  # how performance is measured, whatever happens in an episode
     experts: tuple[str, ...] = ()  # names of the experts that can play it; the first is the default
     fps: float = 30.0  # steps per second when a person plays
     sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")  # what drives each action component when a person plays
@@ -174,6 +188,7 @@ _2D: dict[str, Any] = {
     "vector_entry_point": "pidm_nav.world2d.vector:NavVectorEnv",
     "rows": 1024,
     "has_2d_state": True,
+    "metric": "goal ratio",
     "flags": (4, 3),
     "dynamics": frozenset({"noise_std", "clip_noise", "deadzone"}),
     "experts": ("astar", "human-like"),
@@ -183,6 +198,7 @@ _3D: dict[str, Any] = {
     "world": "pidm_nav.world3d.env:World3D",
     "entry_point": "pidm_nav.world3d.env:NavEnv3D",
     "rows": 1,  # each row has its own engine
+    "metric": "goal ratio",
     "flags": (6, 1),
     "experts": ("scripted",),
     "fps": 35 / 3,  # tics per second of the game, and tics per step
@@ -209,10 +225,21 @@ PAPER_TASKS: dict[str, Task] = {name: TASKS[name] for name in ("four-room", "zig
 """The four tasks of the paper."""
 
 
-def find_task(name: str | Task) -> Task:
-    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id."""
-    if isinstance(name, Task):
-        return name
+def find_task(name: str | Task, metric: Metric | None = None) -> Task:
+    """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id.
+
+    Its metric is `metric` or, by default, the task's own; for other people's environments `METRICS` says it.
+    """
+    task = name if isinstance(name, Task) else _named_task(name)
+    if metric is None:
+        return task
+    choices = [each for each in get_args(Metric) if each != "goal ratio" or task.flags is not None]
+    if metric not in choices:
+        raise ValueError(f"{task.name} has no metric {metric!r}: choose {' or '.join(choices)}")
+    return replace(task, metric=metric)
+
+
+def _named_task(name: str) -> Task:
     if not isinstance(name, str):
         raise ValueError(
             f"{reprlib.repr(name)} is not the name of a task: rollouts make their own environments, so give an id; "
@@ -227,7 +254,8 @@ def find_task(name: str | Task) -> Task:
     except gym.error.Error:
         hint = suggestion(name, [*TASKS, *gym.registry], f"choose one of {', '.join(TASKS)}, or any Gymnasium id")
         raise ValueError(f"no task is called '{name}': {hint}") from None
-    return Task(spec.id, spec.id, spec.id, spec.max_episode_steps or DEFAULT_MAX_STEPS)
+    metric: Metric = next((each for ids, each in METRICS.items() if fnmatchcase(spec.id, ids)), "return")
+    return Task(spec.id, spec.id, spec.id, spec.max_episode_steps or DEFAULT_MAX_STEPS, metric=metric)
 
 
 def _plain(name: str) -> str:

@@ -35,7 +35,7 @@ from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_layout
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.plots import AGENT_COLORS, DEMONSTRATOR_COLORS, draw_room, panels, save_figure
+from pidm_nav.plots import DEMONSTRATOR_COLORS, agent_color, draw_room, panels, save_figure
 from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.state import POSITION
@@ -111,9 +111,9 @@ def draw_idea(images: Path, reach: float = 14.0, view: float = 62.0) -> None:
         faint = {"alpha": 0.85 if ax is axes[0] else 0.18, "width": 0.006, "color": DEMONSTRATOR_COLORS["human-like"]}
         ax.quiver(*states[chosen, POSITION].T, *actions[chosen].T, angles="xy", scale=6, zorder=5, **faint)
     strong = {"angles": "xy", "scale": 6, "width": 0.02, "zorder": 7}
-    axes[1].quiver(*here, *mean, color=AGENT_COLORS["bc"], **strong)
-    axes[2].quiver(*here, *actions[center], color=AGENT_COLORS["pidm"], **strong)
-    axes[2].plot(*nexts[center, POSITION], "o", color=AGENT_COLORS["pidm"], markersize=9, zorder=8)
+    axes[1].quiver(*here, *mean, color=agent_color("bc"), **strong)
+    axes[2].quiver(*here, *actions[center], color=agent_color("pidm"), **strong)
+    axes[2].plot(*nexts[center, POSITION], "o", color=agent_color("pidm"), markersize=9, zorder=8)
     for ax in axes:
         ax.plot(*here, "o", color="#0e0e11", markersize=6, zorder=9)
     save_figure(figure, images / "idea.png")

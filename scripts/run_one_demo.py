@@ -92,6 +92,7 @@ def main(
                 demos=tuple(str(data / f"{task.replace('-', '_')}_{demonstrator}.npz") for task in PAPER_TASKS),
                 label=demonstrator,
                 checkpoint_fractions=(),
+                clip_noise=True,
                 variants=VARIANTS,
             )
             run = partial(run_local, workers=jobs)
@@ -120,7 +121,7 @@ def main(
                 low, high = ratio.interval
                 ratios.append(
                     {"agent": agent, "demonstrator": demonstrator, "task": ratio.task, "level": ratio.level}
-                    | {"ratio": str(ratio), "low": low, "high": high}
+                    | {"ratio": str(ratio), "low": low, "high": high, "undefined": ratio.undefined}
                 )
     write_rows(out / "efficiency.csv", ratios)
     for name, (demonstrator, agents) in FIGURES.items():

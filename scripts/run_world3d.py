@@ -12,11 +12,11 @@ tried).
 
 The test, fixed before the run: for each level, number of demonstrations and seed, the mean share of milestones passed
 by PIDM less that by BC, on the same demonstrations and rollout seeds; Wilcoxon's signed-rank test, two-sided, over all
-of these 30 pairs. PIDM is ahead if the mean difference is positive and p < 0.05. PIDM with play is tested in the same
-way, as a further question. PIDM uses the future if, averaged over its 30 agents, another future changes its actions by
-at least 20% of the actions' variance. The control is the same agents shown the present in place of the future
-(pidm-blind). To save time, control and play have the middle number of demonstrations only, unless `--play-sizes` says
-otherwise of play.
+of these 30 pairs (test.csv has the paired t-test over the five seeds, as pairs of a seed are not independent). PIDM is
+ahead if the mean difference is positive and p < 0.05. PIDM with play is tested in the same way, as a further question.
+PIDM uses the future if, averaged over its 30 agents, another future changes its actions by at least 20% of the actions'
+variance. The control is the same agents shown the present in place of the future (pidm-blind). To save time, control
+and play have the middle number of demonstrations only, unless `--play-sizes` says otherwise of play.
 
 Demonstrations are embedded once, before the sweep, into a cache that all processes read. A stopped run goes on where it
 was.

@@ -123,7 +123,7 @@ def own_gains(results: Path) -> list[dict[str, Any]]:
         agent, task = row["agent"], row["task"]
         if agent in AGENTS and task in gaps:
             share = float(gaps[task]["corrected"]) / float(gaps[task]["variance"])
-            numbers = {name: float(row[name]) for name in ("pairs", "ahead", "behind", "gain", "low", "high", "p")}
+            numbers = {name: float(row[name]) for name in row.keys() - {"demonstrator", "baseline", "agent", "task"}}
             gains.append({"agent": agent, "task": task, **numbers, "share": share})
     return gains
 
@@ -223,6 +223,7 @@ def main(
         label="scripted",
         episodes=episodes,
         checkpoint_fractions=(),
+        metric="success rate",
     )
     run_sweep(
         sweep, work / world, partial(run_local, workers=jobs), shard=shard, on_result=lambda result: say(str(result))

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 import tyro
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,11 +24,11 @@ from pidm_nav.analysis.predictor import (
     NOISE_FLOOR,
     HorizonStudy,
     error_curve,
+    fit_predictor,
     horizon_curve,
     plot_horizon_curves,
     predict_episodes,
     prediction_errors,
-    predictor_maker,
 )
 from pidm_nav.analysis.states import cluster_states, state_dataset
 from pidm_nav.commands import analysis as commands
@@ -565,6 +566,18 @@ def test_demonstrators_are_told_by_what_made_the_data(demos):
 
 def test_a_learned_predictor_starts_from_the_same_weights_each_time():
     demos = load_demos("zigzag/human-like")[:2]
-    make = predictor_maker("learned(steps=2)", demos)
-    first, second = (next(make().fit(demos).parameters()) for _ in range(2))
+    first, second = (next(fit_predictor("learned(steps=2)", demos).parameters()) for _ in range(2))
     assert (first == second).all()
+
+
+def test_held_out_episodes_do_not_change_a_predictor():
+    """Whatever else the dataset holds, the same training episodes give the same predictor."""
+    demos, scales = load_demos("zigzag/human-like"), []
+
+    class Noted(Nearest):
+        def learn(self, dataset):
+            super().learn(dataset)
+            scales.append(self.scale.width.clone())
+
+    error_curve(demos[:2], Noted, sizes=(1,), subsets=6, rng=rng())
+    assert len(torch.stack(scales).unique(dim=0)) == 2  # one for each of the two episodes that it was fitted on

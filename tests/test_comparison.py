@@ -56,9 +56,21 @@ def test_pairing_finds_what_two_intervals_hide():
     assert second["p"] == pytest.approx(2 / 2**20)  # the exact test: all of 20 signs are the same
 
 
-def test_a_return_is_the_measure_only_where_nobody_reports_success():
+def test_the_metric_is_the_tasks():
     swing = evaluate(Constant(2), "Pendulum-v1", episodes=3)
-    assert Comparison({"a": swing, "b": evaluate(Constant(-2), "Pendulum-v1", episodes=3)}).measure == "return"
+    comparison = Comparison({"a": swing, "b": evaluate(Constant(-2), "Pendulum-v1", episodes=3)})
+    assert comparison.metric == "return" and "success" not in comparison.table()[0] | comparison.shown()[0]
+    with pytest.raises(ValueError, match="different metrics"):
+        Comparison({"a": swing, "b": evaluate(Constant(2), "Pendulum-v1", 3, metric="success rate")})
+
+
+def test_results_from_different_worlds_are_refused(lane):
+    quiet = evaluate(Constant(1, 0), "custom", 12, **{**ROOM, "noise_std": 0.1})
+    with pytest.raises(ValueError, match=r"right and quiet play with different noise_std"):
+        Comparison({"right": lane.results["right"], "quiet": quiet})
+    states = evaluate(Constant(1, 0), "zigzag", 1, max_steps=2)
+    pixels = evaluate(Constant(1, 0), "zigzag", 1, max_steps=2, obs_type="pixels", image_size=32)
+    assert len(Comparison({"states": states, "pixels": pixels}).table()) == 2
 
 
 def test_other_episodes_are_refused(lane):
@@ -136,7 +148,10 @@ def test_an_expert_alone_plays_the_task_that_is_named(capsys, tmp_path):
         ("zigzag scripted", "no expert called 'scripted' can play zigzag"),
         ("zigzag maze", "zigzag was trained on zigzag and maze on maze: give agents of one task"),
         ("zigzag maze --task zigzag", "maze was trained on maze: it cannot see the observations of zigzag"),
-        ("zigzag astar starts", "zigzag and starts were trained with different random_start: evaluate them one by one"),
+        (
+            "zigzag astar starts",
+            "zigzag and starts play with different random_start (False and True): evaluate them one by one",
+        ),
         ("nobody --csv zigzag", "'zigzag' is a folder: give --csv the name of a file"),
         ("nobody --json demos.npz/rows.json", "cannot write to 'demos.npz'"),
     ],

@@ -49,7 +49,7 @@ def test_any_expert_labels_whatever_is_observed(name: str, looks: dict[str, Any]
 
 
 def test_rounds_add_episodes_and_help(dataset: DemoDataset) -> None:
-    settings = {**TINY, "steps": 300, "encoder_sizes": (64, 64), "batch_size": 64}
+    settings = {**TINY, "steps": 1000, "encoder_sizes": (64, 64), "batch_size": 64}
     alone, taught = train("bc", dataset, **settings), dagger("bc", dataset, 3, **settings)
     assert taught.description["data"]["episodes"] == 8
     assert taught.description["data"]["made_by"] == "astar + astar, labeling bc"

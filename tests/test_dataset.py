@@ -135,7 +135,7 @@ def test_success_needs_every_goal():
     both = Episode(state, np.zeros((1, 2)), np.zeros(1), True, False)
     cut = Episode(state, np.zeros((1, 2)), np.zeros(1), False, True)
     assert (one_of_two.success, both.success, cut.success) == (False, True, False)
-    assert numbered([2])[0].success  # not a navigation state: the end is all there is to go by
+    assert numbered([2])[0].success is None  # not a navigation state: that it ended is no success
 
 
 def test_indexing_slicing_and_iteration():
@@ -235,7 +235,7 @@ def test_summary():
     data = numbered([2, 3, 10])
     summary = data.summary()
     assert (summary.task, summary.episodes, summary.total_steps) == ("Elsewhere-v0", 3, 15)
-    assert (summary.min_length, summary.mean_length, summary.max_length, summary.success) == (2, 5.0, 10, 1.0)
+    assert (summary.min_length, summary.mean_length, summary.max_length, summary.success) == (2, 5.0, 10, None)
 
 
 @pytest.mark.parametrize("task", PAPER_TASKS)

@@ -1,19 +1,22 @@
 """Efficiency ratios, checkpoints and intervals on hand-made curves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.stats import ttest_ind, ttest_rel
 
-from pidm_nav.experiments.curves import Curve, percentile_interval, summarize
+from pidm_nav.experiments.curves import Curve, summarize
 from pidm_nav.experiments.efficiency import (
     average_ratio,
     demos_needed,
     efficiency_ratio,
     efficiency_table,
+    paired_tests,
     task_maximum,
-    welch_tests,
 )
 
 PAPER_SIZES = (1, 2, 5, 10, 20, 30, 40, 50)
@@ -67,23 +70,11 @@ def test_missing_jobs_are_left_out_of_means_and_an_empty_cell_is_nan():
     np.testing.assert_allclose(empty.mean, [0.5, np.nan])
 
 
-def test_bootstrap_intervals_cover_the_true_mean_at_their_rate():
-    rng, covered = np.random.default_rng(1), 0
-    for _ in range(200):
-        scores = rng.normal(0.5, 0.1, (1, 30, 1))
-        low, high = percentile_interval(Curve("maze", "bc", "human", (1,), scores).bootstrap(rng)[:, 0])
-        covered += low <= 0.5 <= high
-    assert 0.88 < covered / 200 < 0.98  # 95% nominal; percentile intervals of 30 values are a little narrow
-
-
 def test_bootstrapped_curves_choose_the_checkpoint_again_and_skip_missing_seeds(rng):
     scores = np.array([[[0.0, 1.0], [1.0, 0.0], [np.nan, np.nan]]])
-    means = Curve("maze", "bc", "human", (1,), scores).bootstrap(rng)
-    assert set(np.unique(means)) == {
-        0.5,
-        1.0,
-    }  # one seed drawn twice: 1 at its best checkpoint
-    assert np.mean(means == 1) == pytest.approx(0.5, abs=0.05)
+    draws = np.array([[0, 1, 2], [0, 0, 2], [1, 1, 7], [2, 2, 7]])
+    means = Curve("maze", "bc", "human", (1,), scores).bootstrap(draws)
+    np.testing.assert_array_equal(means[:, 0], [0.5, 1, 1, np.nan])  # one seed drawn twice: 1 at its best checkpoint
 
 
 def test_a_summary_row_of_a_size(rng):
@@ -98,7 +89,7 @@ def test_a_summary_row_of_a_size(rng):
 def test_a_summary_of_one_seed_and_of_none(rng):
     curve = Curve("maze", "bc", "human", (1, 2), np.array([[[0.5]], [[np.nan]]]))
     one, none = summarize(curve, rng)
-    assert (one["low"], one["mean"], one["high"]) == (0.5, 0.5, 0.5) and np.isnan(one["std"])
+    assert one["mean"] == 0.5 and np.isnan([one["low"], one["high"], one["std"]]).all()
     assert none["seeds"] == 0 and np.isnan([none["mean"], none["low"], none["iqm"], none["iqm_high"]]).all()
 
 
@@ -247,23 +238,31 @@ def test_the_table_pairs_tasks_and_compares_demonstrations_too(rng):
     assert efficiency_table(curves, ("pidm", "nowhere"), ("bc", "human"), rng=rng) == []
 
 
-# Welch's test
+# The paired test
 
 
-def test_welch_agrees_with_the_formula_and_uses_the_common_sizes(rng):
-    bc = noisy([0.3, 0.5, 0.9], rng, sizes=(1, 5, 10), seeds=12, spread=0.2)
-    pidm = noisy([0.6, 0.9], rng, sizes=(5, 10), seeds=7, spread=0.05, agent="pidm")
-    rows = welch_tests(pidm, bc)
-    assert [row["demos"] for row in rows] == [5, 10]
-    a, b = pidm.scores[0, :, 0], bc.scores[1, :, 0]
-    va, vb = a.var(ddof=1) / 7, b.var(ddof=1) / 12
-    assert rows[0]["t"] == pytest.approx((a.mean() - b.mean()) / np.sqrt(va + vb))
-    assert rows[0]["df"] == pytest.approx((va + vb) ** 2 / (va**2 / 6 + vb**2 / 11))
-    assert 0 < rows[0]["p"] < 1
+def test_the_test_is_paired_by_seed_and_uses_common_sizes_and_seeds(rng):
+    luck = rng.normal(0, 0.3, 12)  # of each seed, for both agents
+    bc = noisy([0.3, 0.5, 0.9], rng, sizes=(1, 5, 10), seeds=12, spread=0.01)
+    pidm = noisy([0.6, 1.0], rng, sizes=(5, 10), seeds=7, spread=0.01, agent="pidm")
+    bc, pidm = (replace(curve, scores=curve.scores + luck[None, : curve.scores.shape[1], None]) for curve in (bc, pidm))
+    rows = paired_tests(pidm, bc)
+    assert [(row["demos"], row["seeds"]) for row in rows] == [(5, 7), (10, 7)]
+    a, b = pidm.scores[0, :, 0], bc.scores[1, :7, 0]
+    assert rows[0]["p"] == pytest.approx(ttest_rel(a, b).pvalue) and rows[0]["p"] < 1e-4 < ttest_ind(a, b).pvalue
+    assert rows[0]["low"] < 0.1 < rows[0]["high"] < 0.2
 
 
-def test_welch_without_spread_or_without_seeds():
+def test_seeds_are_matched_by_their_number(rng):
+    scores = rng.normal(0.5, 0.1, (1, 4, 1))
+    one = Curve("maze", "bc", "human", (5,), scores, (0, 1, 2, 3))
+    other = Curve("maze", "pidm", "human", (5,), scores[:, ::-1] + 0.1, (3, 2, 1, 0))
+    assert paired_tests(other, one)[0]["low"] == pytest.approx(0.1)
+
+
+def test_a_test_without_spread_or_without_seeds():
     same, better = flat([0.5], sizes=(5,)), flat([0.7], sizes=(5,), agent="pidm")
-    assert welch_tests(same, same)[0]["p"] == 1 and welch_tests(better, same)[0]["p"] == 0
+    seeds = same.scores.shape[1]
+    assert paired_tests(same, same)[0]["p"] == 1 and paired_tests(better, same)[0]["p"] == 2 / 2**seeds
     alone = flat([0.7], sizes=(5,), seeds=1)
-    assert np.isnan(welch_tests(alone, same)[0]["p"]) and welch_tests(alone, same)[0]["difference"] > 0
+    assert np.isnan(paired_tests(alone, same)[0]["p"]) and paired_tests(alone, same)[0]["difference"] > 0

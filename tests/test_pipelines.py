@@ -377,8 +377,8 @@ def test_ppo_goes_on_from_an_agent_of_a_dict_environment() -> None:
         to_ppo(agent, gym.make("Slide-v0"), **SHORT)
     ppo = to_ppo(agent, find_task("Slide-v0").make(), **SHORT)
     ppo.learn(16, callback=GoalRatio())  # there are no goals to log
-    assert evaluate(to_agent(ppo), "Slide-v0", 2).measure == "success rate"
-    assert evaluate(ppo, "Slide-v0", 2).measure == "success rate"
+    assert evaluate(to_agent(ppo), "Slide-v0", 2, metric="success rate").success is not None
+    assert evaluate(ppo, "Slide-v0", 2).metric == "return"
 
 
 # ---- torchrl
@@ -409,8 +409,8 @@ def test_the_command_in_a_wrapped_environment(tmp_path: Path, capsys: pytest.Cap
     save_demos(collect(Toward(), "Slide-v0", 2), tmp_path / "slide.npz")
     options = ["--steps", "3", "--encoder-sizes", "8", "--head-sizes", "8", "--eval-episodes", "0"]
     main(["train", "--agent", "bc", "--demos", str(tmp_path / "slide.npz"), "--out", str(tmp_path / "bc"), *options])
-    main(["evaluate", str(tmp_path / "bc"), "--episodes", "2"])
-    assert "success" in capsys.readouterr().out
+    main(["evaluate", str(tmp_path / "bc"), "--episodes", "2", "--metric", "success rate"])
+    assert "success rate" in capsys.readouterr().out
     assert play("Slide-v0", 20).observation_dim == 3
     with pytest.raises(SystemExit, match="2"):
         main(

@@ -8,6 +8,7 @@ import pytest
 from pidm_nav.plots import (
     DEMONSTRATOR_COLORS,
     agent_color,
+    agent_styles,
     agent_title,
     demonstrator,
     demonstrator_color,
@@ -45,6 +46,8 @@ def test_demonstrators_have_one_name_and_one_title(made_by, name, title):
 def test_agents_and_tasks_have_titles():
     assert [agent_title(name) for name in ("bc", "pidm", "mine")] == ["BC", "PIDM", "mine"]
     assert agent_color("bc") != agent_color("pidm") and agent_color("mine") == agent_color("mine")
+    ten = agent_styles(["bc", "pidm", *(f"mine-{number}" for number in range(10))])
+    assert len({(style.color, style.marker) for style in ten.values()}) == 12
     assert (task_title("tour-3d"), task_title("Swing-v1")) == ("Tour", "Swing-v1")
 
 

@@ -17,6 +17,7 @@ from pidm_nav.experiments import paper
 from pidm_nav.experiments.report import make_report, render, write_report
 from pidm_nav.experiments.results import Checkpoint, JobResult, identity, open_folder, write_result
 from pidm_nav.experiments.sweep import Sweep
+from pidm_nav.experiments.variants import Variant
 from pidm_nav.tasks import PAPER_TASKS
 
 SIZES = (1, 2, 5, 10, 20, 50)
@@ -85,7 +86,7 @@ def test_scores_of_best_and_last_checkpoint(made: Path) -> None:
     assert float(row["mean"]) == pytest.approx(0.31) and float(row["std"]) == pytest.approx(0.01)
     assert float(row["low"]) <= float(row["iqm"]) <= float(row["high"])
     assert (made / "tables" / "scores-human-last.csv").exists()
-    assert (made / "tables" / "welch-pidm-bc-human.csv").exists()
+    assert (made / "tables" / "paired-pidm-bc-human.csv").exists()
 
 
 def test_the_summary_holds_every_job(made: Path) -> None:
@@ -228,3 +229,22 @@ def test_the_page_in_a_browser(width: int, scheme: int, made: Path, tmp_path: Pa
     assert background > 200 if scheme else background < 60
     assert (pixels[:, -8:] == pixels[0, 0]).all()  # nothing runs over the right edge
     assert len(np.unique(pixels @ [1 << 16, 1 << 8, 1])) > 200  # curves and text were drawn
+
+
+def test_any_agents_are_compared_and_folders_may_be_texts(tmp_path: Path) -> None:
+    """Agents of other names than PIDM and BC get the same tables; the first in order is the baseline."""
+    variants = {
+        name: Variant("bc", {"batch_size": 8 + index}) for index, name in enumerate(("ours", "theirs", "third"))
+    }
+    sweep = Sweep(agents=tuple(variants), variants=variants, tasks=("maze",), num_demos=(1, 5), seeds=3, label="mine")
+    manifest = open_folder(tmp_path / "results", sweep.manifest())
+    for cell in sweep.cells():
+        score = {"ours": 0.5, "theirs": 0.7, "third": 0.9}[cell.agent] + 0.01 * cell.seed + 0.01 * cell.demos
+        result = {"identity": identity(manifest, cell), "checkpoints": [Checkpoint(step=1, goal_ratio=score)]}
+        write_result(tmp_path / "results", JobResult(**asdict(cell), **result))
+    write_report([str(tmp_path / "results")], str(tmp_path / "report"))
+    for agent in ("theirs", "third"):
+        rows = records(tmp_path / "report" / "tables" / f"paired-{agent}-ours-mine.csv")
+        assert [float(row["difference"]) for row in rows] == pytest.approx([0.2 if agent == "theirs" else 0.4] * 2)
+        assert (tmp_path / "report" / "tables" / f"ratio-{agent}-mine-over-ours-mine.csv").exists()
+    assert "theirs against ours on mine demonstrations" in (tmp_path / "report" / "report.md").read_text()

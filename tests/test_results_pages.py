@@ -51,7 +51,7 @@ def test_other_people_s_worlds() -> None:
     gains: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for row in csv.DictReader((RESULTS / "worlds" / "gains.csv").read_text(encoding="utf-8").splitlines()):
         gain, low, high = (f"{float(row[name]):+.2f}" for name in ("gain", "low", "high"))
-        star = r"\*" if float(row["p"]) < 0.05 else ""
+        star = r"\*" if float(row["p_holm"]) < 0.05 else ""
         if row["task"] != "all":
             task = f"{script.short(row['task'])} | {float(row['share']):.3f}"
             gains[task][row["agent"]] = f"{gain} ({low} to {high}){star}"

@@ -56,7 +56,7 @@ def test_figures_of_a_policy_that_stands_still_and_of_one_that_succeeds():
     assert right.returns.tolist() == [3.0] * 4
     assert right.summary()["goal_ratio"] == 1.0
     assert right.table()[2] == {
-        "seed": 2, "goal_ratio": 1.0, "success": True, "length": int(right.length[2]), "return": 3.0
+        "seed": 1_000_002, "goal_ratio": 1.0, "success": True, "length": int(right.length[2]), "return": 3.0
     }  # fmt: skip
 
 
@@ -109,13 +109,12 @@ def test_experts_play_whatever_is_observed(expert, observed):
 
 def test_anybodys_environment_is_rolled_out_collected_and_scored():
     swing = evaluate(Constant([2.0]), "Pendulum-v1", episodes=20, seed=3)
-    assert swing.measure == "return" and swing.length.tolist() == [200] * 20
+    assert swing.metric == "return" and swing.length.tolist() == [200] * 20
     env = gym.make("Pendulum-v1")
     env.reset(seed=7)
     assert swing.returns[4] == pytest.approx(sum(env.step(np.float32([2.0]))[1] for _ in range(200)), rel=1e-5)
     pushed = collect(Constant([1.0]), "MountainCarContinuous-v0", 2, max_steps=30)
     assert pushed.task == "MountainCarContinuous-v0" and pushed[0].observations.shape == (31, 2)
-    assert evaluate(Constant([1.0]), "MountainCarContinuous-v0", 2, max_steps=30).goal_ratio.tolist() == [0, 0]
     with pytest.raises(ValueError, match="Discrete actions"):
         evaluate(Constant([0]), "CartPole-v1", 1)
 
@@ -123,11 +122,11 @@ def test_anybodys_environment_is_rolled_out_collected_and_scored():
 def test_dict_observations_are_flattened_and_success_is_what_the_environment_reports():
     gym.register("Reach-v0", entry_point=Reach, max_episode_steps=9)
     try:
-        result = evaluate(Constant([0.25]), "Reach-v0", episodes=3)
-        assert result.measure == "success rate" and result.success.all()
+        result = evaluate(Constant([0.25]), "Reach-v0", episodes=3, metric="success rate")
+        assert result.metric == "success rate" and result.success.all()
         assert result.length.tolist() == [9] * 3 and not result.episodes[0].terminated
         assert result.episodes[0].observations.shape == (10, 2)
-        assert not evaluate(Constant([-0.25]), "Reach-v0", episodes=3).success.any()
+        assert not evaluate(Constant([-0.25]), "Reach-v0", episodes=3, metric="success rate").success.any()
         film = evaluate(Constant([0.25]), "Reach-v0", episodes=2, film=1)
         assert [frame[0, 0, 0] for frame in film.frames(1)] == list(range(10))
         with pytest.raises(ValueError, match="was not filmed"):
@@ -301,4 +300,6 @@ def test_hostile_numbers_are_a_sentence_or_work(value):
 def test_results_are_worth_printing():
     result = evaluate(AStarExpert("zigzag"), "zigzag", episodes=2)
     assert repr(result) == "EvalResult(zigzag, 2 episodes, goal ratio 1.000 [1.000, 1.000], success 1.00)"
-    assert "2 episodes" in repr(collect(AStarExpert("zigzag"), "zigzag", 2)) and "seed 0" in repr(result.episodes[0])
+    assert "2 episodes" in repr(collect(AStarExpert("zigzag"), "zigzag", 2)) and "seed 1000000" in repr(
+        result.episodes[0]
+    )

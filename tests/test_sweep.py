@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tyro
 
-from pidm_nav.agents import load_agent
+from pidm_nav.agents import AGENTS, load_agent
 from pidm_nav.cli import main
 from pidm_nav.commands import experiments
 from pidm_nav.demos.collect import collect
@@ -32,7 +32,7 @@ from pidm_nav.experiments.engines import Outcome, Outcomes, attempt, run_local, 
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, make_curves, open_folder, paired_gains, read_manifest, read_results
 from pidm_nav.experiments.sources import find_demos
-from pidm_nav.experiments.sweep import Job, Sweep, run_job, run_sweep, sample_demos
+from pidm_nav.experiments.sweep import TRAINED_WITH, Job, Sweep, code_hash, run_job, run_sweep, sample_demos
 from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.rollouts.evaluation import EvalResult
 from pidm_nav.tasks import PAPER_TASKS
@@ -291,6 +291,42 @@ def test_kept_agents_are_evaluated_without_training_again(tiny: Sweep, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "agents").rglob("*")} == before
     run_sweep(replace(kept, steps=5), tmp_path / "longer", here)  # other settings: trained anew
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "agents").rglob("*")} != before
+
+
+def test_kept_agents_of_other_code_are_trained_again(
+    tiny: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = replace(
+        tiny, agents=("bc",), num_demos=(1,), seeds=1, checkpoint_fractions=(), keep_agents=tmp_path / "kept"
+    )
+    run_sweep(kept, tmp_path / "first", here)
+    (note,) = (tmp_path / "kept").rglob(TRAINED_WITH)
+    before = note.read_text()
+    monkeypatch.setattr("pidm_nav.experiments.sweep.code_hash", lambda sources=(): "other code")
+    done = run_sweep(kept, tmp_path / "second", here)
+    assert note.read_text() != before and {result.code for result in done.values()} == {"other code"}
+
+
+def test_the_code_of_an_agent_of_ones_own_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_agent.py").write_text("from pidm_nav.agents import BC\nclass Own(BC):\n    name = 'own'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(AGENTS, "own", importlib.import_module("own_agent").Own)
+    assert Variant("own").sources() == (str(tmp_path / "own_agent.py"),)
+    assert code_hash(Variant("own").sources()) != code_hash(Variant("bc").sources())
+
+
+def test_evaluations_have_the_noise_of_the_demonstrations_unless_told_otherwise(tmp_path: Path) -> None:
+    save_demos(collect(AStarExpert("zigzag"), "zigzag", 1, noise_std=0.0, clip_noise=False), tmp_path / "demos.npz")
+    common: dict[str, Any] = {"demos": (str(tmp_path / "demos.npz"),), "agents": ("retrieval-bc",), "num_demos": (1,)}
+    quiet = Sweep(episodes=3, **common)
+    goals = run_job(quiet.job(quiet.cells()[0]))["checkpoints"][-1]["goals"]
+    assert goals == [6, 6, 6]  # without noise, what was recorded is enough
+    for changes, wanted in (
+        ({}, {"noise_std": 0.0, "clip_noise": False}),
+        ({"clip_noise": True}, {"noise_std": 0.0, "clip_noise": True}),
+        ({"env_kwargs": {"noise_std": 0.3}}, {"noise_std": 0.3, "clip_noise": False}),
+    ):
+        assert Sweep(**common, **changes).manifest().demos["zigzag"].env_kwargs == wanted
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -590,6 +626,7 @@ def test_gains_pair_cells_with_bc_of_the_same_draw() -> None:
             scores[Cell(seed, level, 5, "pidm")] = seed / 10 + (0.1 if level == "tour-3d" else 0.0)
     scores[Cell(99, "tour-3d", 5, "pidm")] = 1.0  # has no partner
     everything, four_room, tour = paired_gains(scores)
+    assert (everything["seeds"], tour["seeds"]) == (8, 8)  # seeds are what is independent, not pairs
     assert (everything["task"], everything["pairs"], everything["ahead"], everything["behind"]) == ("all", 16, 8, 0)
     assert everything["gain"] == pytest.approx(0.05) and everything["p"] < 0.05
     assert four_room["p"] == 1.0 and four_room["gain"] == 0.0

@@ -34,13 +34,14 @@ from pidm_nav.agents import (
     train,
 )
 from pidm_nav.agents.agent import find_device
-from pidm_nav.agents.train import EVALUATION_SEED, dataset_spaces
+from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.formats.npz import load_demos, save_demos
 from pidm_nav.rollouts.evaluation import evaluate
+from pidm_nav.seeds import VALIDATION
 from pidm_nav.world2d.layout import Layout
 
 if TYPE_CHECKING:
@@ -333,7 +334,7 @@ def test_scores_in_training_change_nothing(
     assert [line["step"] for line in lines] == [12, 20, 24, 36, 40, 48, 60]  # fifths of 60, and what is logged anyway
     assert [line["step"] for line in lines if 0 <= line.get("goal_ratio", -1) <= 1] == [12, 24, 36, 48, 60]
     assert [{**line, "seconds": 0} for line in lines] == [{**line, "seconds": 0} for line in seen]
-    last = evaluate(load_agent(tmp_path), "four-room", 2, EVALUATION_SEED).mean_goal_ratio
+    last = evaluate(load_agent(tmp_path), "four-room", 2, VALIDATION.start).mean_goal_ratio
     assert agent == "pidm" or lines[-1]["goal_ratio"] == last  # one draws demonstrations
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from pidm_nav.console import counted
 from pidm_nav.demos.recorder.controls import Reading
-from pidm_nav.policies import OBSERVED, named_expert
+from pidm_nav.policies import named_expert
 from pidm_nav.rollouts.rollout import Policy, Rollout
-from pidm_nav.tasks import Task
+from pidm_nav.tasks import OBSERVED, Task
 from pidm_nav.world2d.state import POSITION
 
 if TYPE_CHECKING:

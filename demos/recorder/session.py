@@ -161,7 +161,7 @@ class Session:
             return
         (episode,) = self.person.rollout.episodes()
         episode = replace(episode, truncated=not episode.terminated)  # also one that the person ends here
-        kept = episode.success or not self.rules.only_success
+        kept = bool(episode.success) or not self.rules.only_success
         self.kept += kept
         steps, goals = counted(len(episode), "step"), counted(self.person.num_goals, "goal")
         result = f"{steps}, return {self.person.total:.1f}"

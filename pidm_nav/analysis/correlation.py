@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pidm_nav import plots
-from pidm_nav.analysis.predictor import prediction_errors, predictor_maker
+from pidm_nav.analysis.predictor import fit_predictor, prediction_errors
 from pidm_nav.analysis.states import Finding
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -66,7 +66,6 @@ def _curve(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> Finding
     """Find the mean error and performance for each number of demonstrations that leaves some to hold out."""
     from pidm_nav.experiments.sweep import sample_demos
 
-    make = predictor_maker("nearest", dataset)
     columns: dict[str, list[Any]] = {"demos": [], "seeds": [], "error": [], "goal_ratio": []}
     for size, ratio in zip(curve.sizes, curve.mean, strict=True):
         errors = []
@@ -75,7 +74,7 @@ def _curve(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> Finding
             chosen = {id(episode) for episode in training}
             others = [i for i, episode in enumerate(dataset) if id(episode) not in chosen]
             if others:
-                errors.append(prediction_errors(make().fit(training), dataset[others]).distance)
+                errors.append(prediction_errors(fit_predictor("nearest", training), dataset[others]).distance)
         if errors and np.isfinite(ratio):
             for column, value in zip(columns.values(), (size, len(errors), np.mean(errors), ratio), strict=True):
                 column.append(value)

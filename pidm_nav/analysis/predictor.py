@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -48,15 +47,15 @@ class Errors(NamedTuple):
     wrong_goals: Any  # fraction of futures with a wrong number of goals reached; nan without goals
 
 
-def predictor_maker(name: str | MakePredictor, dataset: DemoDataset) -> MakePredictor:
-    """Return a function that makes new predictors from a registered name with options, such as neighbors(k=5)."""
+def fit_predictor(name: str | MakePredictor, training: DemoDataset, horizon: int = 1) -> Predictor:
+    """Fit a new predictor, of a registered name with options or of your own, on training episodes alone."""
     from pidm_nav.agents.registry import make_part
 
     if not isinstance(name, str):
-        return name
-    states.check_states(dataset)
-    make_part("predictor", name)  # refuses a name that is not known, before any work
-    return partial(make_part, "predictor", name)
+        return name().fit(training, horizon)
+    states.check_states(training)
+    predictor: Predictor = make_part("predictor", name)
+    return predictor.fit(training, horizon)
 
 
 def predict_episodes(predictor: Predictor, dataset: DemoDataset) -> Array:
@@ -94,13 +93,15 @@ def prediction_errors(predictor: Predictor, held_out: DemoDataset, horizon: int 
 
 
 def _measure(
-    make: MakePredictor, splits: Sequence[Sequence[Split]], horizons: Sequence[int], clamp_end: bool = True
+    predictor: str | MakePredictor, splits: Sequence[Sequence[Split]], horizons: Sequence[int], clamp_end: bool = True
 ) -> Errors:
     """Return the errors (X, N) of a new predictor for each of N splits at each of X settings."""
     errors = np.empty((3, len(splits), len(splits[0])))
     for i, (row, horizon) in enumerate(zip(splits, horizons, strict=True)):
         for j, (training, held_out) in enumerate(row):
-            errors[:, i, j] = prediction_errors(make().fit(training, horizon), held_out, horizon, clamp_end)
+            errors[:, i, j] = prediction_errors(
+                fit_predictor(predictor, training, horizon), held_out, horizon, clamp_end
+            )
     return Errors(*errors)
 
 
@@ -121,10 +122,10 @@ def error_curve(
         raise ValueError(f"sizes {tuple(sizes)} do not fit {len(dataset)} demonstrations: {remedy}")
     check_number("subsets", subsets, 1, MOST_SPLITS)
     steps_to_count(dataset, horizon, clamp_end=True)  # refuses a horizon that no episode has, before any work
-    make = predictor_maker(predictor, dataset)
     splits = [[dataset.split(size, rng) for _ in range(subsets)] for size in sizes]
-    found = _measure(make, splits, [horizon] * len(sizes))
-    table: Row = {"predictor": make().name, "horizon": horizon, "demos": sizes, "subsets": subsets}
+    found = _measure(predictor, splits, [horizon] * len(sizes))
+    name = predictor if isinstance(predictor, str) else predictor().name
+    table: Row = {"predictor": name, "horizon": horizon, "demos": sizes, "subsets": subsets}
     table |= {"error": found.distance.mean(axis=1), "error_std": found.distance.std(axis=1)}
     table |= {"squared_error": found.squared.mean(axis=1), "wrong_goals": found.wrong_goals.mean(axis=1)}
     return Finding(dataset, table, {})
@@ -173,10 +174,9 @@ def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rn
     training = max(1, min(MOST_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
     full = states.state_dataset(dataset)
     found = states.cluster_states(full, study.clusters, rng)
-    make = predictor_maker(study.predictor, dataset)
     splits = [dataset.split(training, rng) for _ in range(study.splits)]
     variance = np.array([future_variance(full, found, k, study.clamp_end) for k in horizons])
-    errors = _measure(make, [splits] * len(horizons), horizons, study.clamp_end)
+    errors = _measure(study.predictor, [splits] * len(horizons), horizons, study.clamp_end)
     squared = errors.squared.mean(axis=1)
     table: Row = {"predictor": study.predictor, "horizon": horizons, "splits": study.splits}
     table |= {"future_variance": variance, "squared_error": squared, "squared_error_std": errors.squared.std(axis=1)}

@@ -267,7 +267,7 @@ def print_summaries(datasets: dict[str, DemoDataset]) -> None:
                 "Min": summary.min_length,
                 "Avg": f"{summary.mean_length:.2f}",
                 "Max": summary.max_length,
-                "Success": f"{summary.success:.0%}",
+                "Success": "–" if summary.success is None else f"{summary.success:.0%}",
             }
         )
     print_table(rows)

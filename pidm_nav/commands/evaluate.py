@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,12 @@ from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.files import writable_folder, write_json, write_rows
 from pidm_nav.limits import check_number
-from pidm_nav.policies import OBSERVED, load_named, named_expert, packaged_agents
-from pidm_nav.rollouts.comparison import Comparison
+from pidm_nav.policies import load_named, named_expert, packaged_agents
+from pidm_nav.rollouts.comparison import Comparison, check_same_world
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.rollouts.rollout import Policy, episode_seeds, rollout
 from pidm_nav.seeds import TEST
-from pidm_nav.tasks import Task, find_task
+from pidm_nav.tasks import Metric, Task, find_task
 from pidm_nav.video import check_video_name, require_display
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="
 class Evaluate:
     """Roll agents out and count the goals that they reach in order; several play the same episodes and are compared.
 
-    Several agents are compared with the first one: the difference with its 95% bootstrap interval over episodes, and
-    the p-value of Wilcoxon's signed-rank test, which is paired by episode.
+    Several agents are compared with the first one: the difference with its 95% interval over episodes, and the
+    p-value of Wilcoxon's signed-rank test, which is paired by episode and corrected for the number of tests (Holm).
 
     Example: pidm-nav evaluate maze/pidm maze/bc --episodes 50 --video out.mp4
     """
@@ -51,6 +50,8 @@ class Evaluate:
     """Number of episodes; by default 50 where many run at once, and 10 otherwise."""
     seed: int = TEST.start
     """Seed of the first episode, by default far from those of demonstrations; episode i has seed + i."""
+    metric: Metric | None = None
+    """Metric, by default the task's. Environments that are not known to report successes are scored by their return."""
     env: EnvArguments = field(default_factory=EnvOptions)
     per_episode: bool = False
     """Print a line for every agent and episode."""
@@ -72,6 +73,7 @@ class Evaluate:
         episode_seeds(1 if self.episodes is None else self.episodes, self.seed)
         self._check_files()
         task, players = self._players()
+        task = find_task(task, self.metric)
         episodes = self.episodes if self.episodes is not None else 50 if task.rows > 1 else 10
         film = None if self.video is None else (self.video_episode or 0)
         if film is not None:
@@ -143,7 +145,7 @@ class Evaluate:
                 _check_spaces(name, trained[name], tasks[name], task, arguments)
             policy = trained.get(name) or named_expert(name, task, arguments, self.seed)
             players[name] = Player(policy, arguments)
-        _check_worlds(task, players)
+        check_same_world(task, {name: player.arguments for name, player in players.items()})
         return task, players
 
 
@@ -152,7 +154,7 @@ class Agents:
     """Show the trained agents that come with the package; evaluate, play and analyze take them by name.
 
     The goal ratio, and the success, which is the part of the episodes in which all goals are reached, are means over 50
-    episodes that are none of the demonstrations, with 95% bootstrap intervals.
+    episodes that are none of the demonstrations, with 95% intervals.
 
     Example: pidm-nav agents
     """
@@ -192,21 +194,11 @@ def _check_spaces(name: str, agent: Agent, trained_on: Task, task: Task, argumen
             raise ValueError(f"{problem}, which have {difference}")
 
 
-def _check_worlds(task: Task, players: Mapping[str, Player]) -> None:
-    """Refuse agents whose worlds differ in more than what is observed: their episodes would not be the same."""
-    worlds = {name: {**task.defaults, **player.arguments} for name, player in players.items()}
-    (first, own), *others = worlds.items()
-    for name, other in others:
-        for key in sorted((own.keys() | other.keys()) - set(OBSERVED)):
-            if own.get(key) != other.get(key):
-                raise ValueError(f"{first} and {name} were trained with different {key}: evaluate them one by one")
-
-
 def _say_result(name: str, result: EvalResult, seconds: float) -> None:
     low, high = result.interval
-    reached = f"{result.measure} {result.scores.mean():.3f} ({low:.3f} to {high:.3f})"
-    if result.measure == "goal ratio":
-        reached = f"{result.mean_goal_ratio:.1%} of the goals reached ({low:.1%} to {high:.1%})"
-    complete = f"{result.success_rate:.0%} of {counted(len(result.episodes), 'episode')} complete"
-    steps = f"{result.length.mean():.0f} steps on average; took {seconds:.1f} s"
-    say(f"{name} on {result.task.name}: {reached}, {complete}, {steps}")
+    reached = f"{result.metric} {result.scores.mean():.3f} ({low:.3f} to {high:.3f})"
+    if result.metric == "goal ratio":
+        reached = f"{result.mean_goal_ratio:.1%} of the goals reached ({low:.1%} to {high:.1%}), "
+        reached += f"{result.success_rate:.0%} of the episodes complete"
+    played = f"{counted(len(result.endings), 'episode')}, {result.length.mean():.0f} steps on average"
+    say(f"{name} on {result.task.name}: {reached}; {played}; took {seconds:.1f} s")

@@ -114,8 +114,10 @@ class Sweep(library.Sweep):
             say(f"{done}: the same command goes on from there")
             raise
         if view.rows:
-            measure = score_name(make_curves(view.done, self.demos_label))
-            print_table(view.rows, title=f"Mean {measure} by number of {self.demos_label} demonstrations")
+            metric = score_name(make_curves(view.done, self.demos_label))
+            print_table(
+                view.rows, title=f"Mean {metric} at the end of training by number of {self.demos_label} demonstrations"
+            )
         say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
         if view.failed:
             say(f"{view.failed} failed: --retry-failed runs them again")
@@ -156,7 +158,7 @@ class _View:
             say(f"{ended}/{self.total} {result.cell}: {score}, {left / 60:.0f} min left")
 
     def _means(self) -> list[dict[str, Any]]:
-        curves = make_curves(self.done, self.demos_from)
+        curves = [curve.last() for curve in make_curves(self.done, self.demos_from)]  # as the line of each job has it
         rows, sizes = [], all_sizes(curves)
         for curve in curves:
             means = {size: f"{mean:.2f}" for size, mean in zip(curve.sizes, curve.mean, strict=True)}

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-REPETITIONS = 2000  # of every bootstrap
+from pidm_nav.statistics import Floats, estimate_mean, percentile_interval, resample
+from pidm_nav.tasks import Metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,23 +30,32 @@ class Curve:
     demos_from: str
     sizes: tuple[int, ...]
     scores: Floats
+    seeds: tuple[int, ...] = ()  # by default 0, 1, ...
+    metric: Metric = "goal ratio"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", self.seeds or tuple(range(self.scores.shape[1])))
 
     @classmethod
     def from_cells(
-        cls, task: str, agent: str, demos_from: str, cells: Mapping[tuple[int, int], Sequence[float]]
+        cls,
+        task: str,
+        agent: str,
+        demos_from: str,
+        cells: Mapping[tuple[int, int], Sequence[float]],
+        metric: Metric = "goal ratio",
     ) -> Curve:
         """Build a curve from {(size, seed): score of every checkpoint}; absent cells become nan."""
         sizes, seeds = (sorted({key[i] for key in cells}) for i in (0, 1))
         scores = np.full((len(sizes), len(seeds), max(map(len, cells.values()))), np.nan)
         for (size, seed), values in cells.items():
             scores[sizes.index(size), seeds.index(seed), : len(values)] = values
-        return cls(task, agent, demos_from, tuple(sizes), scores)
+        return cls(task, agent, demos_from, tuple(sizes), scores, tuple(seeds), metric)
 
     @property
     def is_share(self) -> bool:
         """Whether scores are shares of goals or successes; returns are not, and have no share of a maximum."""
-        known = self.scores[np.isfinite(self.scores)]
-        return bool(((known >= 0) & (known <= 1)).all())
+        return self.metric != "return"
 
     @property
     def checkpoints(self) -> int:
@@ -79,14 +88,14 @@ class Curve:
         """Sample standard deviation over seeds (sizes,) at the best checkpoint; nan below two seeds."""
         return _known(np.nanstd, self.seed_scores, axis=1, ddof=1)
 
-    def bootstrap(self, rng: np.random.Generator) -> Floats:
-        """Return means (REPETITIONS, sizes) of resampled seeds; the best checkpoint is chosen again each time."""
-        means = np.full((REPETITIONS, len(self.sizes)), np.nan)
-        for i, scores in enumerate(self.scores):  # scores (seeds, checkpoints): each size is resampled by itself
-            present = scores[np.isfinite(scores).any(axis=1)]
-            if len(present):
-                means[:, i] = _known(np.nanmax, _known(np.nanmean, resample(present, rng), axis=1), axis=1)
-        return means
+    def bootstrap(self, seeds: NDArray[np.int64]) -> Floats:
+        """Return means (R, sizes) over resampled seeds (R, N); the best checkpoint is chosen again each time."""
+        names, index = np.unique(seeds, return_inverse=True)
+        row = {seed: row for row, seed in enumerate(self.seeds)}  # a seed that this curve lacks is a row of nan
+        rows = np.array([row.get(name, len(row)) for name in names.tolist()])[index].reshape(seeds.shape)
+        known = np.append(self.scores, np.full((len(self.sizes), 1, self.checkpoints), np.nan), axis=1)
+        drawn = (scores[rows] for scores in known)  # (R, N, checkpoints) each
+        return np.stack([_known(np.nanmax, _known(np.nanmean, each, axis=1), axis=1) for each in drawn], axis=1)
 
 
 def _known(statistic: Callable[..., Floats], values: Floats, axis: int, **options: int) -> Floats:
@@ -98,7 +107,8 @@ def _known(statistic: Callable[..., Floats], values: Floats, axis: int, **option
 
 def score_name(curves: Iterable[Curve]) -> str:
     """Return what the curves' scores are, as tables and figures call it."""
-    return "goal ratio" if all(curve.is_share for curve in curves) else "return"
+    metrics = {curve.metric for curve in curves}
+    return metrics.pop() if len(metrics) == 1 else "score"
 
 
 def score_text(mean: float, std: float) -> str:
@@ -111,36 +121,28 @@ def all_sizes(curves: Iterable[Curve]) -> list[int]:
     return sorted({size for curve in curves for size in curve.sizes})
 
 
-def resample(values: Floats, rng: np.random.Generator) -> Floats:
-    """Draw as many rows as there are, with replacement: (REPETITIONS, ...values.shape)."""
-    return values[rng.integers(len(values), size=(REPETITIONS, len(values)))]
-
-
-def percentile_interval(replicates: Floats) -> tuple[float, float]:
-    """Return the 2.5% and 97.5% percentiles, which are replicates themselves: infinite ratios have no average."""
-    known = replicates[~np.isnan(replicates)]
-    if not len(known):
-        return np.nan, np.nan
-    low, high = np.quantile(known, [(1 - 0.95) / 2, 1 - (1 - 0.95) / 2], method="inverted_cdf")
-    return float(low), float(high)
-
-
 def summarize(curve: Curve, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Return one row per size: mean, standard deviation, interquartile mean and their 95% bootstrap intervals."""
+    """Return one row per size: mean with its 95% t interval over seeds, standard deviation, interquartile mean."""
     from scipy.stats import trim_mean
 
-    replicates = curve.bootstrap(rng)
-    columns = (curve.sizes, curve.seed_scores, curve.best, curve.mean, curve.std)
+    columns = (curve.sizes, curve.seed_scores, curve.best, curve.std)
     rows = []
-    for i, (size, scores, checkpoint, mean, std) in enumerate(zip(*columns, strict=True)):
+    for size, scores, checkpoint, std in zip(*columns, strict=True):
         row = {"task": curve.task, "agent": curve.agent, "demos_from": curve.demos_from, "demos": size}
         present = scores[np.isfinite(scores)]
-        row |= {"seeds": len(present), "checkpoint": int(checkpoint), "mean": float(mean), "std": float(std)}
-        row["low"], row["high"] = percentile_interval(replicates[:, i])
+        mean, low, high, _, seeds = estimate_mean(present, bounds=(0, 1) if curve.is_share else (-np.inf, np.inf))
+        row |= {
+            "seeds": seeds,
+            "checkpoint": int(checkpoint),
+            "mean": mean,
+            "std": float(std),
+            "low": low,
+            "high": high,
+        }
         row |= dict.fromkeys(("iqm", "iqm_low", "iqm_high"), np.nan)
-        if len(present):
+        if seeds:
             row["iqm"] = float(trim_mean(present, 0.25))
             middles = trim_mean(resample(present, rng), 0.25, axis=-1)
-            row["iqm_low"], row["iqm_high"] = percentile_interval(middles)
+            row["iqm_low"], row["iqm_high"] = percentile_interval(middles, seeds)
         rows.append(row)
     return rows

@@ -13,7 +13,6 @@ A curve that falls again later has still reached the level. Curves count at thei
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -21,7 +20,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pidm_nav.experiments.curves import Curve, Floats, percentile_interval
+from pidm_nav.experiments.curves import Curve
+from pidm_nav.statistics import REPETITIONS, Floats, estimate_mean, percentile_interval
 
 Side = tuple[str, str]
 """One side of a ratio: an agent and where its demonstrations come from, such as ("pidm", "human")."""
@@ -64,11 +64,19 @@ class EfficiencyRatio:
     bound: Bound
     # (repetitions,): inf where the baseline, 0 where the agent, nan where neither reached the level
     replicates: Floats = field(repr=False)
+    seeds: int  # number of seeds
+    # what a ratio is known to be below if the agent never reached the level, and above if the baseline never did
+    limits: tuple[float, float]
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% bootstrap interval over seeds."""
-        return percentile_interval(self.replicates)
+        """The 95% bootstrap interval over seeds; 0 and inf where one side does not reach the level."""
+        return percentile_interval(self.replicates, self.seeds)
+
+    @property
+    def undefined(self) -> float:
+        """The fraction of replicates in which neither side reached the level, which the interval leaves out."""
+        return float(np.isnan(self.replicates).mean())
 
     def __str__(self) -> str:
         if self.bound == "?":
@@ -81,6 +89,8 @@ def efficiency_ratio(
 ) -> EfficiencyRatio:
     """Return eta(level) with its bootstrap replicates.
 
+    Whole seeds are drawn, the same for all curves and sizes: what shares demonstrations and weights stays together.
+
     Args:
         agent: the curve whose number of demonstrations divides.
         baseline: the curve whose number of demonstrations is divided.
@@ -89,7 +99,9 @@ def efficiency_ratio(
         peers: further curves of the task that count for its maximum.
     """
     curves = list({id(curve): curve for curve in (agent, baseline, *peers)}.values())
-    means = {id(c): np.vstack([c.mean, c.bootstrap(rng)]) for c in curves}  # first what was measured
+    seeds = sorted({seed for curve in curves for seed in curve.seeds})
+    draws = np.array(seeds)[rng.integers(len(seeds), size=(REPETITIONS, len(seeds)))]
+    means = {id(c): np.vstack([c.mean, c.bootstrap(draws)]) for c in curves}  # first what was measured
     tops = level * np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)
     needed = np.array([demos_needed(c.sizes, means[id(c)], tops) for c in (agent, baseline)])
     never = np.isnan(needed)
@@ -98,8 +110,10 @@ def efficiency_ratio(
     # a side that never reaches the level needs more than its largest measured size: that is the bound
     least, most = (c.sizes[-1] if np.isnan(n) else n for c, n in ((agent, below), (baseline, above)))
     value = np.nan if bound == "?" else most / least
+    limits = most / agent.sizes[-1], baseline.sizes[-1] / least
     names = [f"{c.agent} ({c.demos_from})" for c in (agent, baseline)]
-    return EfficiencyRatio(agent.task, names[0], names[1], level, below, above, value, bound, replicates[1:])
+    found = agent.task, names[0], names[1], level, below, above, value, bound
+    return EfficiencyRatio(*found, replicates[1:], len(seeds), limits)
 
 
 def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
@@ -108,8 +122,10 @@ def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
     bound: Bound = "=" if not bounds else bounds.pop() if len(bounds) == 1 else "?"
     value = np.nan if bound == "?" else float(np.mean([ratio.value for ratio in ratios]))
     replicates = np.mean([ratio.replicates for ratio in ratios], axis=0)
-    average = replace(ratios[0], task="average", value=value, bound=bound, replicates=replicates)
-    return replace(average, demos_agent=np.nan, demos_baseline=np.nan)
+    low, high = np.mean([ratio.limits for ratio in ratios], axis=0).tolist()
+    seeds = min(ratio.seeds for ratio in ratios)
+    average = replace(ratios[0], task="average", value=value, bound=bound, replicates=replicates, seeds=seeds)
+    return replace(average, demos_agent=np.nan, demos_baseline=np.nan, limits=(low, high))
 
 
 def paired(curves: Sequence[Curve], agent: Side, baseline: Side) -> dict[str, tuple[Curve, Curve]]:
@@ -127,34 +143,27 @@ def efficiency_table(
     All curves on the demonstrations of either side count for the task's maximum.
     """
     table = []
+    state = int(rng.integers(2**63))  # the same seeds are drawn for every task, as jobs of a seed share its luck
     pairs = paired(curves, agent, baseline)
     for level in EFFICIENCY_LEVELS if pairs else ():
         ratios = []
         for task, pair in pairs.items():
             peers = [c for c in curves if c.task == task and c.demos_from in (agent[1], baseline[1])]
-            ratios.append(efficiency_ratio(*pair, level, rng=rng, peers=peers))
+            ratios.append(efficiency_ratio(*pair, level, rng=np.random.default_rng(state), peers=peers))
         table += [*ratios, average_ratio(ratios)]
     return table
 
 
-def welch_tests(agent: Curve, baseline: Curve) -> list[dict[str, Any]]:
-    """Return Welch's t-test of agent against baseline at each common size; p is nan below two seeds on a side."""
-    from scipy.stats import ttest_ind
-
+def paired_tests(agent: Curve, baseline: Curve) -> list[dict[str, Any]]:
+    """Return the paired t-test of agent minus baseline over their common seeds, at each common size."""
     rows = []
-    left, right = agent.seed_scores, baseline.seed_scores
+    seeds = [seed for seed in agent.seeds if seed in baseline.seeds]
     for size in (s for s in agent.sizes if s in baseline.sizes):
-        a, b = left[agent.sizes.index(size)], right[baseline.sizes.index(size)]
-        a, b = a[np.isfinite(a)], b[np.isfinite(b)]
-        difference = float(a.mean() - b.mean()) if len(a) and len(b) else np.nan
-        t = df = p = np.nan
-        if min(len(a), len(b)) > 1:
-            if np.ptp(a) == np.ptp(b) == 0:  # no spread at all: t is +-infinite, or 0 for equal means
-                t, p = (0.0, 1.0) if difference == 0 else (np.copysign(np.inf, difference), 0.0)
-            else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RuntimeWarning)  # of seeds that all reach nearly the same score
-                    result = ttest_ind(a, b, equal_var=False)
-                t, df, p = float(result.statistic), float(result.df), float(result.pvalue)
-        rows.append({"task": agent.task, "demos": size, "difference": difference, "t": t, "df": df, "p": p})
+        left, right = (
+            curve.seed_scores[curve.sizes.index(size), [curve.seeds.index(seed) for seed in seeds]]
+            for curve in (agent, baseline)
+        )
+        difference, low, high, p, count = estimate_mean(left - right)
+        row = {"task": agent.task, "demos": size, "seeds": count, "difference": difference}
+        rows.append({**row, "low": low, "high": high, "p": p})
     return rows

@@ -40,6 +40,7 @@ class Line:
     curve: Curve
     needed: float = np.nan  # demonstrations to reach 90% of the task's maximum; nan to show none
     style: str = "-"  # or "--"
+    marker: str = "o"
 
     def describe(self) -> str:
         """Return the numbers behind the line, as the page shows them when a reader points at it."""
@@ -76,23 +77,27 @@ class CurveFigure:
 def compare_curves(curves: Sequence[Curve], peers: Sequence[Curve], by_demonstrator: bool = False) -> list[Line]:
     """Make a line per curve, labeled and colored by agent or by demonstrator; the peers decide a task's maximum."""
     lines = []
+    styles = plots.agent_styles([curve.agent for curve in curves])
     for curve in curves:
-        title, color = plots.agent_title(curve.agent), plots.agent_color(curve.agent)
+        title, color, marker = styles[curve.agent]
         if by_demonstrator:
             title += f", {plots.demonstrator_title(curve.demos_from)}"
             color = plots.demonstrator_color(curve.demos_from)
         of_task = [peer for peer in peers if peer.task == curve.task]
-        level = LEVEL * task_maximum(of_task) if score_name(of_task) == "goal ratio" else np.nan
-        lines.append(Line(title, color, curve, float(demos_needed(curve.sizes, curve.mean, level))))
+        level = LEVEL * task_maximum(of_task) if curve.is_share else np.nan
+        needed = float(demos_needed(curve.sizes, curve.mean, level))
+        lines.append(Line(title, color, curve, needed, marker=marker))
     return lines
 
 
 def compare_checkpoints(curves: Sequence[Curve]) -> list[Line]:
     """Make two lines per curve: its best checkpoints and the end of training."""
     lines = []
+    styles = plots.agent_styles([curve.agent for curve in curves])
     for curve in curves:
-        title, color = plots.agent_title(curve.agent), plots.agent_color(curve.agent)
-        lines += [Line(f"{title}, best", color, curve), Line(f"{title}, last", color, curve.last(), style="--")]
+        title, color, marker = styles[curve.agent]
+        lines.append(Line(f"{title}, best", color, curve, marker=marker))
+        lines.append(Line(f"{title}, last", color, curve.last(), style="--", marker=marker))
     return lines
 
 
@@ -116,7 +121,7 @@ def write_figure(figure: CurveFigure, folder: Path) -> None:
             first.set_ylabel(figure.score or score_name(line.curve for line in figure.lines))
         entries: list[Line2D] = []
         for label, line in figure.legend.items():
-            look: Any = {"linestyle": line.style, "linewidth": 1.5, "marker": "o", "markersize": 3}
+            look: Any = {"linestyle": line.style, "linewidth": 1.5, "marker": line.marker, "markersize": 3}
             entries += plots.legend_entries({label: line.color}, **look)
         plots.outside_legend(canvas, entries, columns=6)
         for kind in ("png", "pdf"):
@@ -162,7 +167,8 @@ def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
     """Draw curves over a logarithmic axis: most happens below 10 demonstrations."""
     for index, line in enumerate(lines):
         mean, std = line.curve.mean, np.nan_to_num(line.curve.std)
-        ax.plot(line.curve.sizes, mean, line.style, marker="o", markersize=3, color=line.color, gid=f"line-{index}")
+        look: Any = {"marker": line.marker, "markersize": 3, "color": line.color, "gid": f"line-{index}"}
+        ax.plot(line.curve.sizes, mean, line.style, **look)
         if line.style == "-":
             low, high = np.clip([mean - std, mean + std], *((0, 1) if line.curve.is_share else (None, None)))
             ax.fill_between(line.curve.sizes, low, high, color=line.color, alpha=0.15, linewidth=0)
@@ -171,7 +177,7 @@ def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
             ax.axvline(line.needed, linestyle=(1.8 * index, (1.2, 4.2)), color=line.color, linewidth=1.4)
     ax.set_xscale("log")
     plots.set_ticks(ax.xaxis, visible_ticks(all_sizes(line.curve for line in lines)))
-    if score_name(line.curve for line in lines) == "goal ratio":
+    if all(line.curve.is_share for line in lines):
         ax.set_ylim(0, 1.03)
     ax.grid(axis="y", alpha=0.25, linewidth=0.6)
     ax.set_title(plots.task_title(task), fontsize=10)

@@ -76,6 +76,7 @@ class Plan:
             steps=self.steps,
             episodes=self.episodes,
             checkpoint_fractions=(),
+            clip_noise=True,
             keep_agents=out / "sweeps" / "agents" if kind == "human-like" else None,
         )
 

@@ -66,9 +66,9 @@ class Report:
     found: str = ""  # the result in a sentence
 
 
-def write_report(folders: Sequence[Path], out: Path) -> Path:
+def write_report(folders: Sequence[str | Path], out: str | Path = "report") -> Path:
     """Write the report of folders that `pidm-nav sweep` wrote; returns the page's path."""
-    return save_report(make_report(folders), out)
+    return save_report(make_report(folders), Path(out))
 
 
 def save_report(report: Report, out: Path) -> Path:
@@ -86,14 +86,14 @@ def save_report(report: Report, out: Path) -> Path:
     return out / "index.html"
 
 
-def make_report(folders: Sequence[Path]) -> Report:
+def make_report(folders: Sequence[str | Path]) -> Report:
     """Read folders that `pidm-nav sweep` wrote, and make their report."""
     curves: list[Curve] = []
     manifests: dict[str, Manifest] = {}
     results: list[JobResult] = []
     failed: dict[Cell, JobResult] = {}
     summary = {}
-    for folder in folders:
+    for folder in map(Path, [folders] if isinstance(folders, str | Path) else folders):
         manifest = read_manifest(folder)
         done, errors = read_results(folder)
         label = manifest.demos_from
@@ -126,11 +126,11 @@ def _compare(
     """Make a section of a figure and of the ratios of one side over the other."""
     sizes = all_sizes(line.curve for line in figure.lines)
     shown = [figure] if len(sizes) > 1 else []  # one number of demonstrations makes no curve
-    found = tables.ratio_table(curves, *sides, which)
+    found = None if sides[0] == sides[1] else tables.ratio_table(curves, *sides, which)
     section = Section(title, text, figures=shown, tables=[found[0]] if found else [])
     if found is None or which == "last":
         return section
-    tests = tables.welch_table(curves, *sides)
+    tests = tables.paired_table(curves, *sides)
     return replace(section, folded=[tests] if tests else [], headlines=[_headline(found[1], *sides)])
 
 
@@ -146,18 +146,26 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
     for label, own in by_label.items():
         words = f"{demonstrator_title(label)} demonstrations"
         lines = figures.compare_curves(own, own)
-        both = [line for line in lines if line.curve.agent in ("bc", "pidm")]
+        agent, baseline, *others = _ranked(curve.agent for curve in own)
+        both = [line for line in lines if line.curve.agent in (agent, baseline)]
         text = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '')}"
         figure = CurveFigure(f"efficiency-{label}", caption, both)
-        yield _compare(f"PIDM against BC on {words}", text, figure, curves, (("pidm", label), ("bc", label)))
-        others = {curve.agent for curve in own} - {"bc", "pidm"}
-        if others == {"retrieval-bc"}:
+        title = f"{agent_title(agent)} against {agent_title(baseline)} on {words}"
+        yield _compare(title, text, figure, curves, ((agent, label), (baseline, label)))
+        if (agent, others) == ("pidm", ["retrieval-bc"]):
             text = "Does copying the action of the nearest state explain PIDM's gain? The paper's Appendix E."
             sides = ("pidm", label), ("retrieval-bc", label)
             figure = CurveFigure(f"retrieval-{label}", caption, lines)
             yield _compare(f"Against retrieval BC on {words}", text, figure, curves, sides)
         elif others:
-            yield Section(f"All agents on {words}", figures=[CurveFigure(f"agents-{label}", caption, lines)])
+            found = [tables.ratio_table(curves, (other, label), (baseline, label)) for other in others]
+            tests = [tables.paired_table(curves, (other, label), (baseline, label)) for other in others]
+            ratios = [each[0] for each in found if each is not None]
+            yield Section(
+                f"All agents on {words}",
+                figures=[CurveFigure(f"agents-{label}", caption, lines)],
+                folded=[*ratios, *(test for test in tests if test is not None)],
+            )
     for label in (label for label in by_label if label != paper.ASTAR and paper.ASTAR in by_label):
         text = "A planner that always acts alike makes the future easier to predict: the paper's Appendix D."
         pidm = [curve for curve in curves if curve.agent == "pidm"]
@@ -170,7 +178,17 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
         text = "Does choosing the best checkpoint decide the result? The paper's Appendix C.3."
         if several := [curve for curve in own if curve.checkpoints > 1]:
             figure = CurveFigure(f"best-last-{label}", caption, figures.compare_checkpoints(several))
-            yield _compare(title, text, figure, curves, (("pidm", label), ("bc", label)), "last")
+            agent, baseline, *_ = _ranked(curve.agent for curve in own)
+            yield _compare(title, text, figure, curves, ((agent, label), (baseline, label)), "last")
+
+
+def _ranked(agents: Iterable[str]) -> list[str]:
+    """Return the agent to ask about, the baseline that it is compared with, and the others; one is both if alone."""
+    names = in_order(agents)
+    baseline = "bc" if "bc" in names else names[0]
+    others = [name for name in names if name != baseline] or [baseline]
+    agent = "pidm" if "pidm" in others else others[0]
+    return [agent, baseline, *(name for name in others if name not in (agent, baseline))]
 
 
 def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> list[Section]:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,13 +23,14 @@ import numpy as np
 from pidm_nav.demos.dataset import Summary
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.files import only_writer, writable_folder, write_json
-from pidm_nav.rollouts.evaluation import mean_interval
-from pidm_nav.tasks import TASKS
+from pidm_nav.statistics import equivalence_p, estimate_mean, holm
+from pidm_nav.tasks import TASKS, Metric
 
 MANIFEST = "manifest.json"
 JOINED = ("agents", "training", "demos")  # parts of the manifest that more tasks and agents may join later
 JOBS = "jobs"
 ORDER = (*TASKS, "bc", "retrieval-bc", "pidm")  # of tasks and agents in tables and figures
+MARGIN = 0.05  # gains of a smaller size count as none in tests of equivalence
 PLAIN_NAME = r"^[^\W_][\w.+-]{0,99}\Z"  # labels and agents' names become parts of file names
 
 PlainName = Annotated[str, msgspec.Meta(pattern=PLAIN_NAME)]
@@ -64,17 +65,29 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     """Scores of one agent after some steps of training, means over its episodes."""
 
     step: Count = 0
-    goal_ratio: Share
-    success: Share = 0.0
+    goal_ratio: Share | msgspec.UnsetType = msgspec.UNSET
+    success: Share | msgspec.UnsetType = msgspec.UNSET
+    mean_return: Number | msgspec.UnsetType = msgspec.UNSET
     length: Number = 0.0
     goals: list[Count] = []  # goals reached in each episode
-    mean_return: Number | msgspec.UnsetType = msgspec.UNSET  # the score, where the environment tells of no success
     extra: dict[str, Number] | msgspec.UnsetType = msgspec.UNSET  # what the sweep's `measure` returned
+
+    def __post_init__(self) -> None:
+        self.scored()  # a checkpoint without any score is none
+
+    def scored(self) -> tuple[Metric, float]:
+        """Return the metric and the score: the first of those that a file may have, old ones several."""
+        known = {"return": self.mean_return, "goal ratio": self.goal_ratio, "success rate": self.success}
+        metrics: Any = (each for each in known.items() if not isinstance(each[1], msgspec.UnsetType))
+        found: tuple[Metric, float] | None = next(metrics, None)
+        if found is None:
+            raise ValueError("there is no score")
+        return found
 
     @property
     def score(self) -> float:
-        """The mean goal ratio or, in a task without goals that does not tell of success, the mean return."""
-        return self.goal_ratio if isinstance(self.mean_return, msgspec.UnsetType) else self.mean_return
+        """The mean over episodes of what the task's metric says."""
+        return self.scored()[1]
 
 
 class JobResult(msgspec.Struct, omit_defaults=True):
@@ -117,6 +130,8 @@ class Demos(Summary):
 
     made_by: str
     sha256: str
+    metric: str = "unknown"  # how agents are scored on the task, fixed before any job is run
+    env_kwargs: dict[str, Any] = field(default_factory=dict)  # of evaluations
 
 
 class Evaluation(msgspec.Struct, omit_defaults=True):
@@ -243,27 +258,32 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
         scores = [checkpoint.score for checkpoint in result.checkpoints]
         groups.setdefault((cell.task, cell.agent), {})[cell.demos, cell.seed] = scores
     order = sorted(groups, key=lambda group: [*map(_rank, group)])
-    return [Curve.from_cells(task, agent, demos_from, groups[task, agent]) for task, agent in order]
+    metrics = {cell.task: result.checkpoints[-1].scored()[0] for cell, result in done.items()}
+    return [Curve.from_cells(task, agent, demos_from, groups[task, agent], metrics[task]) for task, agent in order]
 
 
 def paired_gains(scores: Mapping[Cell, float], baseline: str = "bc") -> list[dict[str, Any]]:
     """Return how much better each agent scores than the baseline does from the same demonstrations.
 
     For each agent there is a row over all tasks and one per task: the number of pairs, in how many the agent is ahead
-    or behind, the mean gain with its 95% bootstrap interval, and p of Wilcoxon's signed-rank test.
+    or behind, and the mean gain with its 95% t interval. Pairs of one training seed are one unit, as they share its
+    draws and weights: `seeds` counts the units. `p` is that of the t-test over seeds, `p_holm` the same corrected for
+    all rows, and `p_equal` that of the test that the gain is within +-`MARGIN`.
     """
-    from scipy.stats import wilcoxon
-
-    rows = []
+    rows: list[dict[str, Any]] = []
     for agent in in_order(cell.agent for cell in scores if cell.agent != baseline):
         cells = [cell for cell in scores if cell.agent == agent and replace(cell, agent=baseline) in scores]
         for task in ("all", *in_order(cell.task for cell in cells)) if cells else ():
             own = [cell for cell in cells if task in ("all", cell.task)]
             gains = np.array([scores[cell] - scores[replace(cell, agent=baseline)] for cell in own])
-            low, high = mean_interval(gains)
-            counts = {"pairs": len(gains), "ahead": int((gains > 0).sum()), "behind": int((gains < 0).sum())}
-            test = {"low": low, "high": high, "p": float(wilcoxon(gains).pvalue) if gains.any() else 1.0}
-            rows.append({"agent": agent, "task": task, **counts, "gain": float(gains.mean()), **test})
+            seeds = [cell.seed for cell in own]
+            gain, low, high, p, units = estimate_mean(gains, seeds)
+            counts = {"pairs": len(gains), "seeds": units}
+            counts |= {"ahead": int((gains > 0).sum()), "behind": int((gains < 0).sum())}
+            test = {"gain": gain, "low": low, "high": high, "p": p, "p_equal": equivalence_p(gains, MARGIN, seeds)}
+            rows.append({"agent": agent, "task": task, **counts, **test})
+    for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        row["p_holm"] = p
     return rows
 
 

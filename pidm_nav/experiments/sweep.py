@@ -28,11 +28,11 @@ from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
 from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
-from pidm_nav.experiments.variants import VARIANTS, Variant
+from pidm_nav.experiments.variants import VARIANTS, Variant, source_files
 from pidm_nav.files import write_text
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.seeds import TEST
-from pidm_nav.tasks import find_task
+from pidm_nav.tasks import Metric, find_task
 from pidm_nav.version import __version__
 
 if TYPE_CHECKING:
@@ -99,12 +99,16 @@ class Sweep:
     checkpoint_fractions: Fractions = (0.05, 0.1, 0.5)
     # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
     keep_agents: Path | None = None
+    metric: Metric | None = None  # Metric, by default the task's; see pidm-nav evaluate.
+    # Clip action plus noise in evaluations, as the paper's experiments do; by default evaluations have the dynamics of
+    # the demonstrations, and those of the paper and of this package were recorded without the clip.
+    clip_noise: bool = False
     # Device to train on: cpu, cuda, mps, or auto for a GPU where there is one. Like the kind of processor, it decides
     # how a result is rounded and nothing else, so machines with and without a GPU may share a folder.
     device: str = "cpu"
     # The settings below are for Python programs; the command line does not offer them.
     variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
-    # Arguments of the environment in evaluations; by default those of the demonstrations, without their dynamics.
+    # Arguments of the environment in evaluations, where they differ from those of the demonstrations.
     env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
     # Returns numbers to keep of an evaluation besides its scores.
     measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
@@ -175,6 +179,11 @@ class Sweep:
         checkpoints = {max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps}
         return preset.changed(steps=steps, checkpoints=tuple(sorted(checkpoints)))
 
+    def evaluation_arguments(self, dataset: DemoDataset) -> dict[str, Any]:
+        """Return the arguments of the environment in evaluations: those of the demonstrations unless told otherwise."""
+        clipped = {"clip_noise": True} if self.clip_noise else {}
+        return {**dataset.parts[0].get("env_kwargs", {}), **clipped, **self.env_kwargs}
+
     def manifest(self) -> Manifest:
         """Return everything that decides the results, as the folder's manifest has it."""
         import torch
@@ -194,6 +203,8 @@ class Sweep:
         for task, dataset in self.datasets.items():
             made_by = str(dataset.source.get("made_by", "unknown"))
             demos[task] = {**asdict(dataset.summary()), "made_by": made_by, "sha256": dataset.sha256}
+            demos[task] |= {"metric": find_task(task, self.metric).metric}
+            demos[task] |= {"env_kwargs": self.evaluation_arguments(dataset)}
         content = {
             "format": 1,
             "version": __version__,
@@ -219,6 +230,7 @@ class Sweep:
             replace(self),  # without the datasets, which workers do not need
             None if self.keep_agents is None else self.keep_agents / kept,
             gym.spec(find_task(cell.task).env_id),
+            code_hash(variant.sources()),
         )
 
 
@@ -232,12 +244,14 @@ class Job:
     sweep: Sweep = field(repr=False)
     keep: Path | None = None  # folder of the trained agent
     env_spec: EnvSpec | None = field(default=None, repr=False)  # a worker may not know the ids that the program knows
+    code: str = ""  # hash of the code that trains its agent
 
 
-def code_hash() -> str:
-    """Return a short hash of the package's source code: a version under development has many states."""
+@functools.cache
+def code_hash(extra_sources: tuple[str, ...] = ()) -> str:
+    """Return a short hash of the package's source code and of other files: a version has many states."""
     sources = sorted(glob.glob(f"{Path(__file__).parents[1]}/**/*.py", recursive=True))  # follows links
-    return hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()[:12]
+    return hashlib.sha256(b"".join(Path(source).read_bytes() for source in (*sources, *extra_sources))).hexdigest()[:12]
 
 
 def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
@@ -250,14 +264,12 @@ def run_job(job: Job) -> Outcome:
     """Train one agent, evaluate its checkpoints on the episodes that all agents get, and return the scores."""
     import torch
 
-    from pidm_nav.agents.train import env_arguments
-
     torch.set_num_threads(1)
     if job.env_spec is not None:
         gym.registry.setdefault(job.env_spec.id, job.env_spec)
     began = time.perf_counter()
     sweep = job.sweep
-    arguments = {**env_arguments(job.dataset), **sweep.env_kwargs}
+    task, arguments = find_task(job.cell.task, sweep.metric), sweep.evaluation_arguments(job.dataset)
     adapt = sweep.variant(job.cell.agent).adapt
     checkpoints: list[Checkpoint] = []
 
@@ -265,19 +277,18 @@ def run_job(job: Job) -> Outcome:
         if adapt is not None:
             adapt(policy)
         keep = sweep.measure is not None
-        result = evaluate(policy, job.cell.task, sweep.episodes, TEST.start, keep_episodes=keep, **arguments)
-        checkpoint = Checkpoint(
-            step=step,
-            goal_ratio=result.mean_goal_ratio,
-            success=result.success_rate,
-            length=float(result.length.mean()),
-            goals=[ending.goals_reached for ending in result.endings],
-        )
-        if result.task.flags is None and not any(ending.tells_success for ending in result.endings):
-            checkpoint.mean_return = float(result.returns.mean())
+        result = evaluate(policy, task, sweep.episodes, TEST.start, keep_episodes=keep, **arguments)
+        scores: dict[str, Any] = {"step": step, "length": float(result.length.mean())}
+        if result.metric == "return":
+            scores["mean_return"] = float(result.returns.mean())
+        else:
+            scores["success"] = result.success_rate
+        if result.metric == "goal ratio":
+            goals = [ending.goals_reached for ending in result.endings]
+            scores |= {"goal_ratio": result.mean_goal_ratio, "goals": goals}
         if sweep.measure is not None:
-            checkpoint.extra = sweep.measure(result)
-        checkpoints.append(checkpoint)
+            scores["extra"] = sweep.measure(result)
+        checkpoints.append(Checkpoint(**scores))
 
     _train(job, score)
     scores = msgspec.to_builtins(checkpoints)
@@ -290,7 +301,7 @@ def _train(job: Job, score: Callable[[int, Agent], None]) -> None:
     from pidm_nav.agents.checkpoint import load_agent
 
     variant, training = job.sweep.variant(job.cell.agent), job.settings.training
-    made_with = [__version__, variant.agent, asdict(job.settings), variant.recipe(), job.dataset.sha256]
+    made_with = [job.code, variant.agent, asdict(job.settings), variant.recipe(), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
     note = None if job.keep is None else job.keep / TRAINED_WITH
     if note is not None and not training.checkpoints and note.exists() and note.read_text() == mark:
@@ -335,11 +346,13 @@ def run_sweep(
         on_start(len(cells), done)
     if not cells:
         return done
-    origin = {"version": __version__, "code": code_hash()}
     # closing the engine ends its workers also where a result cannot be written
     with contextlib.closing(runner(run_job, [sweep.job(cell) for cell in cells])) as outcomes:
         for job, outcome in outcomes:
-            content = {**asdict(job.cell), "identity": results.identity(manifest, job.cell), **origin, **outcome}
+            variant = sweep.variant(job.cell.agent)
+            code = code_hash((*variant.sources(), *source_files(variant.adapt)))
+            origin = {"identity": results.identity(manifest, job.cell), "version": __version__, "code": code}
+            content = {**asdict(job.cell), **origin, **outcome}
             result = msgspec.convert(content, JobResult)
             results.write_result(folder, result)
             if result.error is None:

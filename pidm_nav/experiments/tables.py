@@ -16,10 +16,11 @@ from pidm_nav.experiments.efficiency import (
     Side,
     efficiency_table,
     paired,
-    welch_tests,
+    paired_tests,
 )
 from pidm_nav.experiments.results import Manifest, in_order
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
+from pidm_nav.statistics import holm
 from pidm_nav.tasks import PAPER_TASKS
 
 PAPER = "paper"  # the first cell of a row with the paper's numbers begins with it
@@ -71,11 +72,13 @@ def ratio_table(
         for ratio, value in zip(own, shown, strict=True):
             record = {**vars(ratio), "checkpoint": which, "ratio": ratio.value, "paper": value}
             record["low"], record["high"] = ratio.interval
-            del record["value"], record["replicates"]
+            record["undefined"] = ratio.undefined
+            del record["value"], record["replicates"], record["limits"]
             records.append(record)
     note = (
         f"η(c) is how many times more demonstrations {names[1]} needs to reach c of the task's maximum; "
-        "in brackets its 95% bootstrap interval over seeds. >, < : one side never reached it. "
+        "in brackets its 95% bootstrap interval over seeds. >, < : one side never reached it. Undefined: the fraction "
+        "of the bootstrap's replicates in which neither did. "
         f"{which.title()} checkpoint." + (f" Paper: {printed.name}." if printed else "")
     )
     name = f"ratio-{agent[0]}-{agent[1]}-over-{baseline[0]}-{baseline[1]}{'' if which == 'best' else '-last'}"
@@ -99,8 +102,12 @@ def _paper_rows(name: str, numbers: Sequence[float], form: str) -> list[tuple[st
 
 def ratio_text(ratio: EfficiencyRatio) -> str:
     """Return the ratio and its interval as text."""
-    low, high = (NONE if np.isnan(end) else "∞" if np.isinf(end) else f"{end:.3g}" for end in ratio.interval)
-    return str(ratio) if low == NONE or ratio.bound == "?" else f"{ratio} [{low}, {high}]"
+    if ratio.bound == "?" or np.isnan(ratio.interval).any():
+        return str(ratio)
+    below, above = (f"{limit:.3g}" for limit in ratio.limits)
+    ends = [f"> {above}" if np.isinf(end) else f"< {below}" if end == 0 else f"{end:.3g}" for end in ratio.interval]
+    undefined = f"; {ratio.undefined:.0%} undefined" if ratio.undefined else ""
+    return str(ratio) if ends[0] == ends[1] == str(ratio) else f"{ratio} [{ends[0]}, {ends[1]}{undefined}]"
 
 
 def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best") -> Table:
@@ -118,28 +125,32 @@ def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best")
     several = any(curve.checkpoints > 1 for curve in own)
     title = f"{score_name(own).capitalize()} by number of {demonstrator_title(demos_from)} demonstrations"
     title += f", {which} checkpoint" if several else ""
-    note = "Mean ± standard deviation over seeds; the CSV adds the IQM and 95% bootstrap intervals of both."
+    note = "Mean ± standard deviation over seeds; the CSV adds the 95% t interval of the mean, and the IQM."
     return Table(f"scores-{demos_from}-{which}", title, ("", *map(str, sizes)), rows, note, records)
 
 
-def welch_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table | None:
-    """Tabulate Welch's t-test of agent against baseline; there is none for one agent on different demonstrations."""
+def paired_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table | None:
+    """Tabulate the paired t-test of agent against baseline; none for one agent on different demonstrations."""
     pairs = paired(curves, agent, baseline) if agent[1] == baseline[1] else {}
-    records, rows = [], []
+    rows: list[tuple[str, ...]] = []
     sizes = all_sizes(curve for curve in curves if curve.demos_from == agent[1])
-    for task, pair in pairs.items():
-        tests = welch_tests(*pair)
-        records += tests
-        stars = {row["demos"]: "*" * sum(row["p"] < limit for limit in (0.05, 0.01, 0.001)) for row in tests}
-        known = (row for row in tests if np.isfinite(row["difference"]))
+    records = [row for pair in pairs.values() for row in paired_tests(*pair)]
+    for row, p in zip(records, holm([row["p"] for row in records]), strict=True):
+        row["p_holm"] = p
+    for task in pairs:
+        known = [row for row in records if row["task"] == task and np.isfinite(row["difference"])]
+        stars = {row["demos"]: "*" * sum(row["p_holm"] < limit for limit in (0.05, 0.01, 0.001)) for row in known}
         cells = {row["demos"]: f"{row['difference']:+.2f}{stars[row['demos']]}" for row in known}
         rows.append((task_title(task), *(cells.get(size, NONE) for size in sizes)))
     if not records:
         return None
     title = f"{agent_title(agent[0])} minus {agent_title(baseline[0])}, {demonstrator_title(agent[1])} demonstrations"
     measure = score_name(curve for pair in pairs.values() for curve in pair)
-    note = f"Difference of mean {measure}s; Welch's t-test over seeds: * p < 0.05, ** p < 0.01, *** p < 0.001."
-    name = f"welch-{agent[0]}-{baseline[0]}-{agent[1]}"
+    note = (
+        f"Difference of mean {measure}s; t-test paired by seed, with Holm's correction for the tests of this table: "
+        "* p < 0.05, ** p < 0.01, *** p < 0.001."
+    )
+    name = f"paired-{agent[0]}-{baseline[0]}-{agent[1]}"
     return Table(name, title, ("", *map(str, sizes)), rows, note, records)
 
 
@@ -152,7 +163,9 @@ def dataset_table(manifests: Sequence[Manifest]) -> Table:
             numbers = (own.total_steps, own.min_length, own.mean_length, own.max_length)
             printed = paper.DATASETS.get(paper_side(("", manifest.demos_from))[1], {}).get(task)
             name = f"{task_title(task)}, {demonstrator_title(manifest.demos_from)}"
-            rows.append((name, str(own.episodes), *map(_number, numbers), f"{own.success:.0%}"))
+            rows.append(
+                (name, str(own.episodes), *map(_number, numbers), NONE if own.success is None else f"{own.success:.0%}")
+            )
             if printed and own.episodes == 50 and printed != numbers:
                 rows.append((PAPER, "50", *map(_number, printed), NONE))
     header = ("", "Episodes", "Total steps", "Shortest", "Mean", "Longest", "Success")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,12 @@ from pidm_nav.seeds import play_seed
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
     from pidm_nav.agents.config import Preset
+
+
+def source_files(made: Any) -> tuple[str, ...]:
+    """Return the file that a class or function was written in, if there is one."""
+    file = getattr(sys.modules.get(getattr(made, "__module__", "")), "__file__", None)
+    return () if file is None else (file,)
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,12 @@ class Variant:
         """Return what a training differs in from a plain one besides its settings, as plain JSON."""
         own = {"play_steps": self.play_steps, "drop_actions": self.drop_actions, "dagger": self.dagger}
         return {name: value for name, value in own.items() if value}
+
+    def sources(self) -> tuple[str, ...]:
+        """Return the file of the agent's code, which may be a user's own."""
+        from pidm_nav.agents.policy import AGENTS
+
+        return source_files(AGENTS[self.agent])
 
     def train(
         self, dataset: DemoDataset, settings: Preset, score: Callable[[int, Agent], None], device: str = "cpu"

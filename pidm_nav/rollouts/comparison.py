@@ -13,16 +13,30 @@ from numpy.typing import NDArray
 
 from pidm_nav.console import counted
 from pidm_nav.rollouts.episode import Plottable
-from pidm_nav.rollouts.evaluation import EvalResult, mean_interval
+from pidm_nav.rollouts.evaluation import EvalResult
+from pidm_nav.statistics import estimate_mean, holm
+from pidm_nav.tasks import OBSERVED, Metric, Task
 from pidm_nav.video import Clip, side_by_side, write_video
+
+
+def check_same_world(task: Task, env_kwargs: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse policies, by name, whose environments differ in more than what is observed: no episode is the same."""
+    worlds = {name: {**task.defaults, **own} for name, own in env_kwargs.items()}
+    (first, own), *others = worlds.items()
+    for name, other in others:
+        for key in sorted((own.keys() | other.keys()) - set(OBSERVED)):
+            if own.get(key) != other.get(key):
+                values = f"({own.get(key)} and {other.get(key)})"
+                raise ValueError(f"{first} and {name} play with different {key} {values}: evaluate them one by one")
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Plottable):
     """Results of several policies in the same episodes, by name; each is compared with the first.
 
-    The test is Wilcoxon's signed-rank test on the differences episode by episode. It tells whether these very agents
-    differ; whether their methods do takes agents of several training seeds, as in a sweep.
+    The test is Wilcoxon's signed-rank test on the differences episode by episode, with Holm's correction if there are
+    several. It tells whether these very agents differ; whether their methods do takes agents of several training
+    seeds, as in a sweep.
     """
 
     results: Mapping[str, EvalResult]
@@ -39,38 +53,44 @@ class Comparison(Plottable):
                     "evaluate them with one task, one number of episodes and one seed"
                 )
 
+        check_same_world(own.task, {name: each.env_kwargs for name, each in self.results.items()})
+        if len({each.metric for each in self.results.values()}) > 1:
+            raise ValueError("the results have different metrics: evaluate all policies with the same")
+
     @property
     def first(self) -> EvalResult:
         """The result that the others are compared with."""
         return next(iter(self.results.values()))
 
     @property
-    def measure(self) -> str:
-        """How performance is measured: as in the results, but by "return" only if none of them reports success."""
-        return next((each.measure for each in self.results.values() if each.measure != "return"), "return")
+    def metric(self) -> Metric:
+        """How performance is measured, which the task says."""
+        return self.first.metric
 
     def scores(self, name: str) -> NDArray[np.float64]:
-        """Return the performance of a policy in each episode, by `measure`."""
-        result = self.results[name]
-        return result.returns if self.measure == "return" else result.goal_ratio
+        """Return the performance of a policy in each episode, by `metric`."""
+        return self.results[name].scores
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row per policy: means, 95% bootstrap intervals, and the difference from the first with its p."""
+        """Return one row per policy: means, 95% intervals, and the difference from the first with its p."""
         from scipy.stats import wilcoxon
 
         rows: list[dict[str, Any]] = []
         base = self.scores(next(iter(self.results)))
         for name, result in self.results.items():
             scores = self.scores(name)
-            low, high = mean_interval(scores)
+            low, high = result.interval
             row = {"agent": name, "mean": float(scores.mean()), "low": low, "high": high}
-            row |= {"success": result.success_rate, "length": float(result.length.mean())}
+            row |= {} if result.success is None else {"success": result.success_rate}
+            row["length"] = float(result.length.mean())
             if rows:
-                low, high = mean_interval(scores - base)
-                row |= {"difference": float((scores - base).mean()), "difference_low": low, "difference_high": high}
+                gain = estimate_mean(scores - base)
+                row |= {"difference": gain.value, "difference_low": gain.low, "difference_high": gain.high}
                 # two-sided; without any difference there is nothing to rank
                 row["p"] = float(wilcoxon(scores - base).pvalue) if (scores != base).any() else 1.0
             rows.append(row)
+        for row, p in zip(rows[1:], holm([row["p"] for row in rows[1:]]), strict=True):
+            row["p"] = p
         return rows
 
     def shown(self) -> list[dict[str, Any]]:
@@ -78,8 +98,10 @@ class Comparison(Plottable):
         name = next(iter(self.results))
         rows = []
         for row in self.table():
-            shown = {"agent": row["agent"], self.measure: f"{row['mean']:.3f} ({row['low']:.3f} to {row['high']:.3f})"}
-            shown |= {"success": f"{row['success']:.0%}", "steps": f"{row['length']:.0f}"}
+            shown = {"agent": row["agent"], self.metric: f"{row['mean']:.3f} ({row['low']:.3f} to {row['high']:.3f})"}
+            if self.metric == "goal ratio":
+                shown["success"] = f"{row['success']:.0%}"
+            shown["steps"] = f"{row['length']:.0f}"
             if len(self.results) > 1:
                 columns = (f"difference from {name}", "p")
                 difference = "{difference:+.3f} ({difference_low:+.3f} to {difference_high:+.3f})"
@@ -95,7 +117,7 @@ class Comparison(Plottable):
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {self.scores(name).mean():.3f}" for name in self.results)
         return (
-            f"Comparison({self.first.task.name}, {counted(len(self.first.seeds), 'episode')}, {self.measure}: {means})"
+            f"Comparison({self.first.task.name}, {counted(len(self.first.seeds), 'episode')}, {self.metric}: {means})"
         )
 
     def _repr_html_(self) -> str:

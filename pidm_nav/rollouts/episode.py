@@ -100,12 +100,13 @@ class Episode(Plottable):
         return int(self.infos["goals_reached"][-1]) if "goals_reached" in self.infos else 0
 
     @property
-    def success(self) -> bool:
-        """Whether the environment reported success or, if it reports none, terminated with all goals reached."""
+    def success(self) -> bool | None:
+        """Whether the environment reported success or all goals were reached; None if it tells neither."""
         if "success" in self.infos:
             return bool(self.infos["success"].any())
-        all_reached = not has_goal_flags(self.observations) or bool((self.observations[-1, REACHED] == 1).all())
-        return self.terminated and all_reached
+        if has_goal_flags(self.observations):
+            return self.terminated and bool((self.observations[-1, REACHED] == 1).all())
+        return self.terminated if "goals_reached" in self.infos else None
 
 
 def _checked(name: str, value: ArrayLike, dtype: type[np.generic] | None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from pidm_nav.limits import check_number
 from pidm_nav.rollouts.episode import Episode, Plottable
 from pidm_nav.rollouts.rollout import Ending, Policy, Progress, Rollout, episode_seeds, rollout
 from pidm_nav.seeds import TEST
-from pidm_nav.tasks import Task, find_task
+from pidm_nav.statistics import estimate_mean
+from pidm_nav.tasks import Metric, Task, find_task
 from pidm_nav.video import Clip, write_video
 from pidm_nav.world2d.layout import Layout
 
@@ -30,8 +32,8 @@ class EvalResult(Plottable):
     film: Mapping[int, Sequence[NDArray[np.uint8]]] = field(default_factory=dict)  # pictures of filmed episodes
     endings: tuple[Ending, ...] = ()  # by default those of `episodes`
     seeds: NDArray[np.int64] = field(init=False)
-    goal_ratio: NDArray[np.float64] = field(init=False)  # fraction of goals reached; without goals, 1 for a success
-    success: NDArray[np.bool_] = field(init=False)  # all goals reached, or what the environment reports as success
+    goal_ratio: NDArray[np.float64] | None = field(init=False)  # fraction of goals reached; None without goals
+    success: NDArray[np.bool_] | None = field(init=False)  # None if the task does not say what a success is
     length: NDArray[np.int64] = field(init=False)  # number of steps
     returns: NDArray[np.float64] = field(init=False)  # sum of rewards
 
@@ -41,13 +43,13 @@ class EvalResult(Plottable):
         object.__setattr__(self, "endings", endings)
         derived: dict[str, list[Any]] = {
             "seeds": [each.seed for each in endings],
-            "goal_ratio": [each.goals_reached / num_goals if num_goals else float(each.success) for each in endings],
-            "success": [each.success for each in endings],
             "length": [each.length for each in endings],
             "returns": [each.returns for each in endings],
+            "goal_ratio": [each.goals_reached / num_goals for each in endings if num_goals],
+            "success": [bool(each.success) for each in endings if num_goals or self.metric == "success rate"],
         }
         for name, values in derived.items():
-            object.__setattr__(self, name, np.array(values))
+            object.__setattr__(self, name, np.array(values) if values else None)
 
     @property
     def num_goals(self) -> int:
@@ -56,37 +58,46 @@ class EvalResult(Plottable):
         return self.task.num_goals or (layout.num_goals if layout is not None else 0)
 
     @property
-    def measure(self) -> str:
-        """How performance is measured: by "goal ratio", "success rate", or "return" if success is never reported."""
-        if self.task.flags is not None:
-            return "goal ratio"
-        reported = any(ending.tells_success or ending.terminated for ending in self.endings)
-        return "success rate" if reported else "return"
+    def metric(self) -> Metric:
+        """How performance is measured, which the task says."""
+        return self.task.metric
+
+    measure = metric  # the name by which training asks for it
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """The performance in each episode, by `measure`."""
-        return self.returns if self.measure == "return" else self.goal_ratio
+        """The performance in each episode, by `metric`."""
+        known = {"goal ratio": self.goal_ratio, "success rate": self.success, "return": self.returns}
+        return np.asarray(known[self.metric], np.float64)
 
     @property
     def mean_goal_ratio(self) -> float:
         """The mean fraction of goals reached, which is the paper's measure of performance."""
+        if self.goal_ratio is None:
+            raise ValueError(f"{self.task.name} has no goals: its metric is the {self.metric}, see scores")
         return float(self.goal_ratio.mean())
 
     @property
     def success_rate(self) -> float:
         """The fraction of successful episodes."""
+        if self.success is None:
+            raise ValueError(
+                f"{self.task.name} does not say what a success is: if its infos do, give metric='success rate'"
+            )
         return float(self.success.mean())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% bootstrap interval of the mean score."""
-        return mean_interval(self.scores)
+        """The 95% interval of the mean score, over episodes."""
+        bounds = (-math.inf, math.inf) if self.metric == "return" else (0.0, 1.0)
+        _, low, high, *_ = estimate_mean(self.scores, bounds=bounds)
+        return low, high
 
     def __repr__(self) -> str:
         low, high = self.interval
-        score = f"{self.measure} {self.scores.mean():.3f} [{low:.3f}, {high:.3f}]"
-        return f"EvalResult({self.task.name}, {len(self.endings)} episodes, {score}, success {self.success_rate:.2f})"
+        score = f"{self.metric} {self.scores.mean():.3f} [{low:.3f}, {high:.3f}]"
+        success = f", success {self.success_rate:.2f}" if self.metric == "goal ratio" else ""
+        return f"EvalResult({self.task.name}, {len(self.endings)} episodes, {score}{success})"
 
     @property
     def drawn_layout(self) -> Layout | None:
@@ -96,21 +107,19 @@ class EvalResult(Plottable):
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per episode, of plain JSON types."""
-        names = ("seed", "goal_ratio", "success", "length", "return")
-        columns = (self.seeds, self.goal_ratio, self.success, self.length, self.returns)
-        return [dict(zip(names, row, strict=True)) for row in zip(*(each.tolist() for each in columns), strict=True)]
+        columns = {"seed": self.seeds, "goal_ratio": self.goal_ratio, "success": self.success}
+        columns |= {"length": self.length, "return": self.returns}
+        known = {name: each.tolist() for name, each in columns.items() if each is not None}
+        return [dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True)]
 
     def summary(self) -> dict[str, Any]:
         """Return the means over all episodes, of plain JSON types."""
-        return {
-            "task": self.task.name,
-            "episodes": len(self.endings),
-            "goal_ratio": self.mean_goal_ratio,
-            "goal_ratio_interval": list(self.interval),
-            "success": self.success_rate,
-            "length": float(self.length.mean()),
-            "return": float(self.returns.mean()),
-        }
+        metric = self.metric.replace(" ", "_")
+        found: dict[str, Any] = {"task": self.task.name, "episodes": len(self.endings)}
+        found |= {metric: float(self.scores.mean()), f"{metric}_interval": list(self.interval)}
+        if self.metric == "goal ratio":
+            found["success"] = self.success_rate
+        return found | {"length": float(self.length.mean()), "return": float(self.returns.mean())}
 
     def frames(self, episode: int = 0, size: int = 400) -> Sequence[NDArray[np.uint8]]:
         """Return the pictures of an episode: those that were filmed, or new ones drawn from its states."""
@@ -142,20 +151,13 @@ class EvalResult(Plottable):
         return Clip(frames, fps) if path is None else write_video(frames, path, fps)
 
 
-def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the mean of values (E,)."""
-    rng = np.random.default_rng(0)
-    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(2000)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
-
-
 def evaluate(
     policy: Policy,
     task: str | Task,
     episodes: int = 50,
     seed: int = TEST.start,
     *,
+    metric: Metric | None = None,
     max_steps: int | None = None,
     film: int | None = None,
     progress: Progress | None = None,
@@ -169,6 +171,7 @@ def evaluate(
         task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
         episodes: the number of episodes.
         seed: the seed of the first episode; by default of those that no demonstration has (`pidm_nav.seeds`).
+        metric: how to measure performance: "goal ratio" (our tasks), "success rate" or "return"; by default the task's.
         max_steps: the step limit; defaults to the task's.
         film: the episode to take pictures of, for tasks that cannot be drawn from their states.
         progress: called with the number of episodes that have ended, whenever some have.
@@ -176,7 +179,7 @@ def evaluate(
             memory does not grow with their number.
         env_kwargs: the environment's arguments.
     """
-    task = find_task(task)
+    task = find_task(task, metric)
     seeds = episode_seeds(episodes, seed)
     if film is not None:
         check_number("the episode to film", film, 0, episodes - 1)

@@ -41,16 +41,13 @@ class Ending(NamedTuple):
     length: int  # number of steps
     returns: float  # sum of rewards
     goals_reached: int
-    success: bool
-    terminated: bool
-    tells_success: bool  # whether the environment does
+    success: bool | None  # None if the environment does not tell
 
     @classmethod
     def of(cls, episode: Episode) -> Ending:
         """Return how an episode ended."""
         returns = float(episode.rewards.sum(dtype=np.float64))
-        ended = episode.goals_reached, episode.success, episode.terminated
-        return cls(episode.seed, len(episode), returns, *ended, "success" in episode.infos)
+        return cls(episode.seed, len(episode), returns, episode.goals_reached, episode.success)
 
 
 class Rollout:
@@ -142,10 +139,10 @@ class Rollout:
 
     def endings(self) -> list[Ending]:
         """Return how the episodes of all rows that were seeded have ended, or stand."""
-        success = self._success if self._told else self._terminated
-        columns = self.steps, self.returns, self._goals, success, self._terminated
+        success = self._success if self._told else np.full(len(self.ended), None)
+        columns = self.steps, self.returns, self._goals, success
         rows = zip(self.seeds, *(each[: len(self.seeds)].tolist() for each in columns), strict=True)
-        return [Ending._make((*row, self._tells_success)) for row in rows]
+        return [Ending._make(row) for row in rows]
 
     def _read_states(self) -> Array:
         """Return the state vectors (N, D) if the environment has them, otherwise the observations."""
