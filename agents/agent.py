@@ -114,7 +114,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
     kind: ClassVar[str] = "agent"
     name: ClassVar[str]  # in files, on the command line and in sweeps
     title: ClassVar[str] = ""  # in figures and tables; by default the name
-    color: ClassVar[str] = ""  # in figures; by default the next free one
+    color: ClassVar[str] = ""  # in figures, such as "#2a78d6"; by default the next free one
     config_class: ClassVar[type[AgentConfig]] = AgentConfig
     trainable: ClassVar[bool] = True  # whether gradient steps do anything
     uses: ClassVar[frozenset[str]] = frozenset()  # data besides demonstrations: "predictor_data", "idm_data"

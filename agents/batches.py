@@ -107,7 +107,7 @@ class Trajectories:
         self.last, self.known = tensor(last), tensor(known)
         self.actions = agent.actions.encode(actions) * self.known[:, None]
         self.num_demo_rows = sum(len(episode.observations) for each in sets[:own] for episode in each)
-        self.window = window
+        self.window = 1 if data.idm else window  # windows would not keep the share of other data
         rows = np.flatnonzero(np.arange(len(last)) != last)
         self.rows = tensor(self._balanced(rows, agent.idm_share if data.idm else None))
         self.futures: Tensor | None = None  # (num_demo_rows, D) scaled futures to use instead of those in the data
@@ -149,7 +149,11 @@ class Trajectories:
             inside = rows[:, None] + steps <= last
             rows = torch.minimum(rows[:, None] + steps, last)
             which = which[:, None].expand_as(rows)
-        horizon = which[..., None] if sampling.one_horizon else torch.arange(len(horizons)).expand(*rows.shape, -1)
+        horizon = (
+            which[..., None]
+            if sampling.one_horizon
+            else torch.arange(len(horizons), device=rows.device).expand(*rows.shape, -1)
+        )
         horizon = horizon[..., : len(horizons)]  # none where no future is asked for
         ahead = torch.minimum(rows[..., None] + horizons[horizon], self.last[rows][..., None])
         states, index = self.states.lookup(torch.cat([rows[..., None], ahead], dim=-1), rng)

@@ -24,8 +24,6 @@ class BC(Agent):
     """Behavior cloning: an MLP from states to actions."""
 
     name: ClassVar[str] = "bc"
-    title: ClassVar[str] = "BC"
-    color: ClassVar[str] = "#d55e00"
     presets: ClassVar[Mapping[str, Preset]] = {
         **Agent.presets,
         # as good as the paper's networks in a ninth of the time (docs/results/one_demo)

@@ -45,8 +45,6 @@ class Chunking(Agent):
     """
 
     name: ClassVar[str] = "chunking"
-    title: ClassVar[str] = "Action chunking"
-    color: ClassVar[str] = "#8540c9"
     config_class: ClassVar[type[AgentConfig]] = ChunkingConfig
     # what was searched: docs/agents.md; the paper's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {

@@ -41,8 +41,6 @@ class CorrectiveBC(BC):
     """BC on demonstrated states and on states beside them, which an inverse dynamics model labels."""
 
     name: ClassVar[str] = "corrective-bc"
-    title: ClassVar[str] = "Corrective BC"
-    color: ClassVar[str] = "#c2185b"
     config_class: ClassVar[type[AgentConfig]] = CorrectiveConfig
     uses: ClassVar[frozenset[str]] = frozenset({"idm_data"})
     presets: ClassVar[Mapping[str, Preset]] = {

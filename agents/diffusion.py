@@ -67,8 +67,6 @@ class Diffusion(Agent):
     """
 
     name: ClassVar[str] = "diffusion"
-    title: ClassVar[str] = "Diffusion"
-    color: ClassVar[str] = "#b3860b"
     config_class: ClassVar[type[AgentConfig]] = DiffusionConfig
     # what was searched: docs/agents.md; the paper's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {

@@ -48,7 +48,7 @@ class Fit:
         config, data, sampling = self.config, self.trajectories, self.agent.sampling
         count, size = data.candidates(sampling, config.batch_size)
         order, block = torch.arange(count), -1
-        while self.steps < config.steps:
+        while self.parameters and self.steps < config.steps:
             step = self.steps
             if size < count and step // BLOCK != block:
                 block = step // BLOCK

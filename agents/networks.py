@@ -34,7 +34,7 @@ class Adam:
     settings: ClassVar[dict[str, Any]] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 
     def __init__(self, parameters: Sequence[nn.Parameter], fused: bool | None = None) -> None:
-        device = parameters[0].device
+        device = parameters[0].device if parameters else torch.device("cpu")
         self.parameters, self.fused = parameters, _can_fuse(device) if fused is None else fused
         place = device if self.fused else "cpu"  # of the number of steps, as torch would have it
         self.state: list[dict[str, Tensor]] = []

@@ -62,8 +62,6 @@ class PIDM(Agent):
     """The paper's agent: an inverse dynamics model of both states, and the nearest demonstrated state's future."""
 
     name: ClassVar[str] = "pidm"
-    title: ClassVar[str] = "PIDM"
-    color: ClassVar[str] = "#2a78d6"
     config_class: ClassVar[type[AgentConfig]] = PIDMConfig
     uses: ClassVar[frozenset[str]] = frozenset({"predictor_data", "idm_data"})
     presets: ClassVar[Mapping[str, Preset]] = {
@@ -203,8 +201,6 @@ class DeltaPIDM(PIDM):
     """
 
     name: ClassVar[str] = "delta-pidm"
-    title: ClassVar[str] = "delta-PIDM"
-    color: ClassVar[str] = "#1b1b3a"
     presets: ClassVar[Mapping[str, Preset]] = {
         name: replace(preset, options=PIDMConfig(**{**vars(preset.options), "idm": "delta", "predictor": "auto"}))
         for name, preset in PIDM.presets.items()

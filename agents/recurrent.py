@@ -55,7 +55,6 @@ class RecurrentBC(Agent):
     """BC on the states so far: a_t = f(s_0, ..., s_t)."""
 
     name: ClassVar[str] = "recurrent-bc"
-    title: ClassVar[str] = "Recurrent BC"
     config_class: ClassVar[type[AgentConfig]] = RecurrentConfig
     presets: ClassVar[Mapping[str, Preset]] = {
         **Agent.presets,
@@ -118,8 +117,6 @@ class RecurrentPIDM(PIDM):
     """PIDM whose inverse dynamics model sees the states so far: a_t = idm(s_0, ..., s_t, predicted s_{t+k})."""
 
     name: ClassVar[str] = "recurrent-pidm"
-    title: ClassVar[str] = "Recurrent PIDM"
-    color: ClassVar[str] = ""
     config_class: ClassVar[type[AgentConfig]] = RecurrentPIDMConfig
     presets: ClassVar[Mapping[str, Preset]] = {
         name: replace(preset, options=RecurrentPIDMConfig(**{**vars(preset.options), "idm": "recurrent"}))

@@ -29,6 +29,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from pidm_nav.limits import suggestion
+from pidm_nav.plots import AGENT_STYLES, AgentStyle, agent_style
 
 PLUGINS_VARIABLE = "PIDM_NAV_PLUGINS"
 ENTRY_POINTS = "pidm_nav.plugins"
@@ -56,6 +57,9 @@ def register(part: Part) -> Part:
     if before is not None and (before.__module__, before.__qualname__) != (part.__module__, part.__qualname__):
         raise ValueError(f"the {kind} '{name}' of {part.__module__} is already that of {before.__module__}: rename it")
     KINDS[kind][name] = part
+    if kind == "agent" and (part.title or part.color) and name not in AGENT_STYLES:
+        spare = agent_style(name)
+        AGENT_STYLES[name] = AgentStyle(part.title or name, part.color or spare.color, spare.marker)
     return part
 
 
@@ -182,6 +186,12 @@ def plugin_of(part: type[Any]) -> str:
         else getattr(sys.modules["__main__"], "__file__", "")
     )
     return Path(source).name if source else part.__module__
+
+
+def foreign_parts() -> tuple[type[Any], ...]:
+    """Return all registered classes that do not come with this package, which worker processes must get to know."""
+    parts = [part for known in KINDS.values() for part in known.values()]
+    return tuple(part for part in parts if part.__module__.partition(".")[0] != "pidm_nav")
 
 
 def source_hash(*parts: type[Any]) -> str:

@@ -81,8 +81,6 @@ class RetrievalBC(Agent):
     """The paper's retrieval baseline: the action demonstrated in the nearest training state; nothing is trained."""
 
     name: ClassVar[str] = "retrieval-bc"
-    title: ClassVar[str] = "Retrieval BC"
-    color: ClassVar[str] = "#0b8a5f"
     trainable: ClassVar[bool] = False
     remembered: ClassVar[tuple[str, ...]] = ("states", "demo_actions", "flags")
     presets: ClassVar[Mapping[str, Preset]] = {

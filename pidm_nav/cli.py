@@ -14,14 +14,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from pidm_nav.console import printable, say
 from pidm_nav.limits import suggestion
 from pidm_nav.version import __version__
 
 if TYPE_CHECKING:
-    from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructTypeInfo
+    from tyro.constructors import (
+        ConstructorRegistry,
+        PrimitiveConstructorSpec,
+        PrimitiveTypeInfo,
+        StructConstructorSpec,
+        StructTypeInfo,
+    )
 
 GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
     "Start here": {
@@ -168,9 +174,9 @@ def _call(words: str, arguments: list[str]) -> None:
     import tyro
 
     command = load_command(words)
-    description = inspect.cleandoc(command.__doc__)
     if hasattr(command, "form"):  # its options depend on what is chosen with one of them
         command = command.form(arguments)
+    description = inspect.cleandoc(command.__doc__)
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told), _optional_options():
@@ -188,6 +194,7 @@ def _optional_options() -> ConstructorRegistry:
     from tyro.constructors import ConstructorRegistry, StructConstructorSpec
 
     registry = ConstructorRegistry()
+    registry.primitive_rule(_list_rule)
     asked: list[StructTypeInfo] = []
 
     @registry.struct_rule
@@ -205,6 +212,35 @@ def _optional_options() -> ConstructorRegistry:
         return replace(spec, fields=tuple(fields))
 
     return registry
+
+
+def _list_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Read options with several values that are separated by commas, by spaces or by both."""
+    import tyro
+    from tyro.constructors import PrimitiveConstructorSpec
+
+    kind, *rest = get_args(info.type) or (None,)
+    if get_origin(info.type) is not tuple or rest != [...] or tyro.conf.Positional in info.markers:
+        return None
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    examples = {str: "NAME,NAME", int: "1,2,5", float: "0.1,0.5"}
+    if kind not in examples:
+        return None
+
+    def read(words: list[str]) -> tuple[Any, ...]:
+        parts = [part for word in words for part in ([word] if Path(word).exists() else re.split(r"[,\s]+", word))]
+        try:
+            return tuple(kind(part) for part in parts if part)
+        except ValueError:
+            raise ValueError(f"'{' '.join(words)}' cannot be read: give values such as {examples[kind]}") from None
+
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=examples[kind],
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda values: [",".join(map(str, values))],
+    )
 
 
 def _unboxed(box: str) -> str:

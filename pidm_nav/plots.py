@@ -42,10 +42,15 @@ AGENT_STYLES = {  # of agents, and of the variants of them that sweeps know by n
     "bc-play": AgentStyle("BC, play", "#ffa07a", "s"),
     "chunking": AgentStyle("Chunking BC", "#c2255c"),
     "diffusion": AgentStyle("Diffusion", "#5f3dc4"),
+    "corrective-bc": AgentStyle("Corrective BC", "#e8590c", "D"),
+    "recurrent-bc": AgentStyle("Recurrent BC", "#862e9c", "s"),
     "pidm": AgentStyle("PIDM", "#1c6dd0"),
-    "pidm-paper": AgentStyle("PIDM, the paper's networks", "#0b3d7a", "s"),
-    "pidm-play": AgentStyle("PIDM, play", "#74b0ee"),
-    "pidm-states": AgentStyle("PIDM, play, states alone", "#12b5cb", "^"),
+    "recurrent-pidm": AgentStyle("Recurrent PIDM", "#364fc7", "s"),
+    "delta-pidm": AgentStyle("delta-PIDM", "#0b3d7a", "D"),
+    "delta-pidm-play": AgentStyle("delta-PIDM, random play", "#74b0ee", "D"),
+    "delta-pidm-states": AgentStyle("delta-PIDM, random play, states alone", "#12b5cb", "^"),
+    "pidm-play": AgentStyle("delta-PIDM, random play", "#74b0ee", "D"),  # in results recorded with earlier names
+    "pidm-states": AgentStyle("delta-PIDM, random play, states alone", "#12b5cb", "^"),
     "retrieval-bc": AgentStyle("Retrieval BC", "#0b8a5f"),
 }
 SPARE_COLORS = (

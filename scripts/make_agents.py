@@ -22,7 +22,7 @@ from pidm_nav.seeds import TEST
 
 DATA = Path(__file__).parents[1] / "agents" / "data"
 SEED, EPISODES = 0, 50
-AGENTS = ("bc", "pidm")
+AGENTS = ("bc", "pidm", "delta-pidm")
 
 
 def make(task: str, agent: str) -> dict[str, Any]:

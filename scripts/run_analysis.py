@@ -121,7 +121,7 @@ def field() -> list[Row]:
     found, rows = [], []
     for data in load("human"):
         folder = arguments.work / f"{data.task}-pidm-human"
-        agent = load_agent(folder) if (folder / "agent.json").is_file() else train("pidm", data, out=folder)
+        agent = load_agent(folder) if (folder / "agent.json").is_file() else train("delta-pidm", data, out=folder)
         gaps = measure_gap(data, rng=np.random.default_rng(0))
         found.append(measure_field(agent, data, gap=gaps, rng=np.random.default_rng(0)))
         rows.append({**found[-1].summary(), **expected_gain(found[-1], gaps)})

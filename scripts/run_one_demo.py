@@ -23,9 +23,9 @@ from pidm_nav.console import say
 from pidm_nav.experiments.efficiency import efficiency_table
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
+from pidm_nav.experiments.recipes import Recipe
 from pidm_nav.experiments.results import MANIFEST, Cell, Checkpoint, JobResult, make_curves, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
-from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
 from pidm_nav.tasks import PAPER_TASKS
 
@@ -34,23 +34,23 @@ SIZES = (1, 2, 5, 10, 20, 50)
 FIRST_SEED = 500
 PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick ones first
     "human": (
-        (("bc", "pidm", "pidm-play", "pidm-states"), SIZES),
-        (("bc-play", "pidm-nearest"), (1, 2, 5)),
-        (("pidm-play-500", "pidm-play-10000"), (1,)),
+        (("bc", "delta-pidm", "delta-pidm-play", "delta-pidm-states"), SIZES),
+        (("bc-play", "delta-pidm-nearest"), (1, 2, 5)),
+        (("delta-pidm-play-500", "delta-pidm-play-10000"), (1,)),
         (("retrieval-bc", "chunking", "diffusion"), (1, 5, 20, 50)),
         (("bc-dagger",), (1, 5, 20, 50)),
     ),
-    "astar": ((("bc", "pidm", "pidm-play", "pidm-states"), (1, 2, 5, 10)),),
+    "astar": ((("bc", "delta-pidm", "delta-pidm-play", "delta-pidm-states"), (1, 2, 5, 10)),),
 }
 FIGURES = {  # by name: the demonstrator and the agents
-    "human": ("human", ("bc", "pidm", "pidm-play")),
-    "astar": ("astar", ("bc", "pidm", "pidm-play")),
-    "agents": ("human", ("bc", "bc-dagger", "retrieval-bc", "chunking", "diffusion", "pidm")),
+    "human": ("human", ("bc", "delta-pidm", "delta-pidm-play")),
+    "astar": ("astar", ("bc", "delta-pidm", "delta-pidm-play")),
+    "agents": ("human", ("bc", "bc-dagger", "retrieval-bc", "chunking", "diffusion", "delta-pidm")),
 }
-VARIANTS = {
-    "pidm-nearest": Variant("pidm", {"predictor": "nearest"}),
-    "pidm-play-500": Variant("pidm", play_steps=500),
-    "pidm-play-10000": Variant("pidm", play_steps=10_000),
+RECIPES = {
+    "delta-pidm-nearest": Recipe("delta-pidm", {"predictor": "nearest"}),
+    "delta-pidm-play-500": Recipe("delta-pidm", play_steps=500),
+    "delta-pidm-play-10000": Recipe("delta-pidm", play_steps=10_000),
 }
 
 
@@ -93,7 +93,7 @@ def main(
                 label=demonstrator,
                 checkpoint_fractions=(),
                 clip_noise=True,
-                variants=VARIANTS,
+                recipes=RECIPES,
             )
             run = partial(run_local, workers=jobs)
             run_sweep(sweep, work / demonstrator, run, on_result=lambda result: say(str(result)))
@@ -105,7 +105,7 @@ def main(
         for cell, result in sorted(done.items()):
             scores = {"goal_ratio": result.score, "success": result.checkpoints[-1].success, "seconds": result.seconds}
             rows.append({"demonstrator": demonstrator, **asdict(cell), **scores})
-        for baseline in ("bc", "pidm"):
+        for baseline in ("bc", "delta-pidm"):
             found = paired_gains({cell: result.score for cell, result in done.items()}, baseline)
             gains += [{"demonstrator": demonstrator, "baseline": baseline, **row} for row in found]
     write_rows(out / "results.csv", rows)

@@ -41,10 +41,10 @@ from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
+from pidm_nav.experiments.recipes import Recipe
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import make_curves, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
-from pidm_nav.experiments.variants import Variant
 from pidm_nav.files import write_rows
 
 ROOT = Path(__file__).parents[1]
@@ -121,11 +121,11 @@ def make_sweep(files: list[str], agents: Path, sizes: tuple[int, ...], seeds: in
         episodes=episodes,
         checkpoint_fractions=(),
         keep_agents=agents,
-        variants={
-            "bc": Variant("bc", SHARED),
-            "pidm": Variant("pidm", PIDM_OPTIONS),
-            "pidm-play": Variant("pidm", PIDM_OPTIONS, play_steps=PLAY_STEPS),
-            "pidm-blind": Variant("pidm", PIDM_OPTIONS, adapt=make_blind, trained_as="pidm"),
+        recipes={
+            "bc": Recipe("bc", SHARED),
+            "pidm": Recipe("pidm", PIDM_OPTIONS),
+            "pidm-play": Recipe("pidm", PIDM_OPTIONS, play_steps=PLAY_STEPS),
+            "pidm-blind": Recipe("pidm", PIDM_OPTIONS, adapt=make_blind, trained_as="pidm"),
         },
     )
 

@@ -40,7 +40,7 @@ from pidm_nav.plots import agent_color, panels, save_figure, set_ticks, task_tit
 from pidm_nav.rollouts.rollout import Policy
 
 ROOT = Path(__file__).parents[1]
-AGENTS = ("bc", "chunking", "diffusion", "pidm", "pidm-play")
+AGENTS = ("bc", "chunking", "diffusion", "delta-pidm", "delta-pidm-play")
 SIZES = (1, 2, 5, 10, 25)
 META_WORLD = ("reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "button-press-topdown-v3")
 POINT_MAZE = ("PointMaze_UMaze-v3", "PointMaze_Medium-v3")

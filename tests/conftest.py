@@ -46,6 +46,19 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture
+def own_parts() -> Iterator[None]:
+    """Forget what a test registers."""
+    from pidm_nav.agents import registry
+
+    known = [*registry.KINDS.values(), registry.AGENT_STYLES]
+    before = [dict(each) for each in known]
+    yield
+    for each, kept in zip(known, before, strict=True):
+        each.clear()
+        each.update(kept)
+
+
 @pytest.fixture(scope="session")
 def box() -> "Iterator[Sandbox]":
     """A process that runs commands in forks of itself, which saves their imports."""

@@ -55,7 +55,7 @@ def test_states_alone_and_play_train_pidm_and_nothing_else(tmp_path: Path, capsy
     main(["demos", "convert", "zigzag/human-like", states, "--drop-actions"])
     assert load_demos(states).action_dim == 0
     small = ["--demos", states, "--num-demos", "1", "--steps", "60", "--out", str(out)]
-    main(["train", *small, "--idm-demos", "play", "--play-steps", "150"])
+    main(["train", *small, "--idm-demos", "random", "--random-play-steps", "150"])
     printed = capsys.readouterr().out
     assert "collected 150 transitions of play in 3 episodes" in printed
     assert "another future changes its actions by" in printed and "warning" not in printed

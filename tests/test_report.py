@@ -14,10 +14,10 @@ import pytest
 
 from pidm_nav.cli import main
 from pidm_nav.experiments import paper
+from pidm_nav.experiments.recipes import Recipe
 from pidm_nav.experiments.report import make_report, render, write_report
 from pidm_nav.experiments.results import Checkpoint, JobResult, identity, open_folder, write_result
 from pidm_nav.experiments.sweep import Sweep
-from pidm_nav.experiments.variants import Variant
 from pidm_nav.tasks import PAPER_TASKS
 
 SIZES = (1, 2, 5, 10, 20, 50)
@@ -234,9 +234,9 @@ def test_the_page_in_a_browser(width: int, scheme: int, made: Path, tmp_path: Pa
 def test_any_agents_are_compared_and_folders_may_be_texts(tmp_path: Path) -> None:
     """Agents of other names than PIDM and BC get the same tables; the first in order is the baseline."""
     variants = {
-        name: Variant("bc", {"batch_size": 8 + index}) for index, name in enumerate(("ours", "theirs", "third"))
+        name: Recipe("bc", {"batch_size": 8 + index}) for index, name in enumerate(("ours", "theirs", "third"))
     }
-    sweep = Sweep(agents=tuple(variants), variants=variants, tasks=("maze",), num_demos=(1, 5), seeds=3, label="mine")
+    sweep = Sweep(agents=tuple(variants), recipes=variants, tasks=("maze",), num_demos=(1, 5), seeds=3, label="mine")
     manifest = open_folder(tmp_path / "results", sweep.manifest())
     for cell in sweep.cells():
         score = {"ours": 0.5, "theirs": 0.7, "third": 0.9}[cell.agent] + 0.01 * cell.seed + 0.01 * cell.demos

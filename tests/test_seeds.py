@@ -79,7 +79,7 @@ def _sweep(demos: DemoDataset, folder: Path) -> None:
 
 def _train_with_play(demos: DemoDataset, folder: Path) -> None:
     save_demos(demos, folder / "demos.npz")
-    options = ["--idm-demos", "play", "--play-steps", "20", "--steps", "2", "--eval-episodes", "0"]
+    options = ["--idm-demos", "random", "--random-play-steps", "20", "--steps", "2", "--eval-episodes", "0"]
     files = ["--demos", str(folder / "demos.npz"), "--out", str(folder / "agent")]
     main(["train", "--agent", "pidm", *files, *options])
 

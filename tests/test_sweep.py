@@ -29,11 +29,11 @@ from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.experiments import engines
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.engines import Outcome, Outcomes, attempt, run_local, run_ray
+from pidm_nav.experiments.recipes import RECIPES, Recipe
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, make_curves, open_folder, paired_gains, read_manifest, read_results
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.experiments.sweep import TRAINED_WITH, Job, Sweep, code_hash, run_job, run_sweep, sample_demos
-from pidm_nav.experiments.variants import VARIANTS, Variant
 from pidm_nav.rollouts.evaluation import EvalResult
 from pidm_nav.tasks import PAPER_TASKS
 
@@ -153,7 +153,7 @@ def test_shards_share_the_work(tiny: Sweep, tmp_path: Path) -> None:
         {"checkpoint_fractions": ()},
         {"preset": "paper"},
         {"env_kwargs": {"noise_std": 0.1}},
-        {"variants": {"bc": Variant("bc", {"head_sizes": (8,)})}},
+        {"recipes": {"bc": Recipe("bc", {"head_sizes": (8,)})}},
     ],
 )
 def test_different_configurations_do_not_mix(tiny: Sweep, tmp_path: Path, change: dict[str, Any]) -> None:
@@ -273,9 +273,9 @@ def test_kept_agents_are_evaluated_without_training_again(tiny: Sweep, tmp_path:
     def longest(result: EvalResult) -> dict[str, float]:
         return {"longest": float(result.length.max())}
 
-    variants = {"asleep": Variant("bc", adapt=stand_still, trained_as="bc")}
+    variants = {"asleep": Recipe("bc", adapt=stand_still, trained_as="bc")}
     kept = replace(tiny, agents=("bc",), seeds=1, checkpoint_fractions=(), keep_agents=tmp_path / "agents")
-    asleep = replace(kept, agents=("asleep",), variants=variants, measure=longest)
+    asleep = replace(kept, agents=("asleep",), recipes=variants, extra_metrics=longest)
     run_sweep(asleep, tmp_path / "early", here)
     assert all("run the sweep of bc first" in str(r.error) for r in read_results(tmp_path / "early")[1].values())
     first = run_sweep(kept, tmp_path / "first", here)
@@ -311,8 +311,8 @@ def test_the_code_of_an_agent_of_ones_own_is_hashed(tmp_path: Path, monkeypatch:
     (tmp_path / "own_agent.py").write_text("from pidm_nav.agents import BC\nclass Own(BC):\n    name = 'own'\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(AGENTS, "own", importlib.import_module("own_agent").Own)
-    assert Variant("own").sources() == (str(tmp_path / "own_agent.py"),)
-    assert code_hash(Variant("own").sources()) != code_hash(Variant("bc").sources())
+    assert Recipe("own").sources() == (str(tmp_path / "own_agent.py"),)
+    assert code_hash(Recipe("own").sources()) != code_hash(Recipe("bc").sources())
 
 
 def test_evaluations_have_the_noise_of_the_demonstrations_unless_told_otherwise(tmp_path: Path) -> None:
@@ -329,11 +329,11 @@ def test_evaluations_have_the_noise_of_the_demonstrations_unless_told_otherwise(
         assert Sweep(**common, **changes).manifest().demos["zigzag"].env_kwargs == wanted
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", RECIPES)
 def test_the_package_has_variants_that_learn_from_other_data(tiny: Sweep, tmp_path: Path, name: str) -> None:
-    variant = replace(VARIANTS[name], play_steps=min(100, VARIANTS[name].play_steps))
+    variant = replace(RECIPES[name], play_steps=min(100, RECIPES[name].play_steps))
     small = replace(tiny, agents=(name,), num_demos=(2,), seeds=1, checkpoint_fractions=())
-    run_sweep(replace(small, variants={name: variant}, keep_agents=tmp_path / "agents"), tmp_path / "sweep", here)
+    run_sweep(replace(small, recipes={name: variant}, keep_agents=tmp_path / "agents"), tmp_path / "sweep", here)
     learned = load_agent(tmp_path / "agents" / f"zigzag_{name}_2_0").description
     assert ("idm_data" in learned) == (name in ("pidm-play", "pidm-states"))
     assert learned["data"]["episodes"] == {"bc-dagger": 2 + 5 * 2, "bc-play": 2 + 2}.get(name, 2)
@@ -341,7 +341,7 @@ def test_the_package_has_variants_that_learn_from_other_data(tiny: Sweep, tmp_pa
 
 
 def test_options_name_the_cell(tiny: Sweep) -> None:
-    sweep = replace(tiny, agents=("mine",), variants={"mine": Variant("bc", {"frames": "agent:runs/{task}_{seed}"})})
+    sweep = replace(tiny, agents=("mine",), recipes={"mine": Recipe("bc", {"frames": "agent:runs/{task}_{seed}"})})
     job = sweep.job(Cell(1, "zigzag", 2, "mine"))
     assert job.settings.options.frames == "agent:runs/zigzag_1"
     assert "agent:runs/{task}_{seed}" in json.dumps(sweep.manifest().training["zigzag/mine"])
@@ -540,7 +540,7 @@ def test_scores_that_are_not_finite_fail_their_job_only(tiny: Sweep, tmp_path: P
     def nothing(result: EvalResult) -> dict[str, float]:
         return {"mean": float("nan")}
 
-    assert run_sweep(replace(tiny, measure=nothing, seeds=1, num_demos=(1,)), tmp_path, here) == {}
+    assert run_sweep(replace(tiny, extra_metrics=nothing, seeds=1, num_demos=(1,)), tmp_path, here) == {}
     assert all("Expected `float`" in str(result.error) for result in read_results(tmp_path)[1].values())
 
 

@@ -153,7 +153,7 @@ class Field(Analysis):
         settings: Any = {"seed": self.seed} | ({} if self.steps is None else {"steps": self.steps})
         fields = []
         for dataset in datasets:
-            asked = agent or train("pidm", dataset, "fast", progress=True, **settings)
+            asked = agent or train("delta-pidm", dataset, "fast", progress=True, **settings)
             fields.append(measure_field(asked, dataset, self.places, rng=rng))
         rows = [field.summary() for field in fields]
         columns = {"places": "places"}

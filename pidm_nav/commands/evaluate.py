@@ -151,10 +151,10 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Agents:
-    """Show the trained agents that come with the package; evaluate, play and analyze take them by name.
+    """List the pretrained agents, and every agent, predictor and inverse dynamics model that can be trained.
 
-    The goal ratio, and the success, which is the part of the episodes in which all goals are reached, are means over 50
-    episodes that are none of the demonstrations, with 95% intervals.
+    Pretrained agents can be named in evaluate, play and analyze. Goal ratio and success (the fraction of episodes in
+    which all goals are reached) are means over 50 test episodes with 95% intervals.
 
     Example: pidm-nav agents
     """
@@ -168,7 +168,11 @@ class Agents:
                 mean, low, high = card[measure]
                 shown[measure] = f"{mean:.3f} ({low:.3f} to {high:.3f})"
             rows.append({**shown, "training": f"{card['seconds']:.0f} s", "version": card["version"]})
-        print_table(rows)
+        print_table(rows, title="Pretrained agents")
+        from pidm_nav.agents.registry import KINDS, signatures
+
+        for kind in KINDS:
+            say(f"Every {kind}: {signatures(kind)}")
 
 
 class Player(NamedTuple):

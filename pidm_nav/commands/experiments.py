@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -64,8 +64,8 @@ class Quickstart:
 
 
 @dataclass(frozen=True)
-class Sweep(library.Sweep):
-    """Train and evaluate every agent on every task, number of demonstrations and seed; stop and go on at any time.
+class Sweep(library.SweepOptions):
+    """Train and evaluate every agent on every task, number of demonstrations and seed; rerun to resume.
 
     Example: pidm-nav sweep --tasks all --num-demos 1,5,20 --seeds 5 --demos-from human-like --out results
     """
@@ -79,11 +79,13 @@ class Sweep(library.Sweep):
     address: str = "auto"
     """Address of the Ray cluster; auto stands for the one that runs on this machine, or else for a new local one."""
     cpus_per_job: float = 1.0
-    """Number of processors that a job reserves in Ray."""
+    """Number of CPU cores that a job reserves in Ray."""
+    gpus_per_job: float = 0.0
+    """Number of GPUs, or share of one, that a job reserves in Ray; jobs then train with --device cuda."""
     shard: str = "0/1"
     """I/N to run only every N-th job, from the I-th: N machines can share one folder."""
     retry_failed: bool = False
-    """Run jobs again that failed before."""
+    """Rerun failed jobs."""
 
     def run(self) -> None:
         """Run the jobs that are missing, and show the scores as they come in."""
@@ -91,36 +93,43 @@ class Sweep(library.Sweep):
 
         if self.engine == "ray":
             require_ray()
-            if self.device != "cpu":
-                raise ValueError(f"--device is {self.device}: Ray reserves no GPUs for these jobs, so leave it out")
-        find_device(self.device)
+            if self.device != "cpu" and not self.gpus_per_job:
+                raise ValueError(f"--device is {self.device}, and jobs reserve no GPU: add --gpus-per-job, such as 0.5")
+        elif self.gpus_per_job:
+            raise ValueError("--gpus-per-job is for Ray: add --engine ray, or give --device cuda:0,cuda:1")
+        for device in self.device.split(",") if self.engine == "local" else ():
+            find_device(device)
+        names = {each.name for each in fields(library.SweepOptions)}
+        sweep = library.Sweep(**{name: getattr(self, name) for name in names})
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
         check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, whole=False)
         index, _, count = self.shard.partition("/")
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
+        check_number("--gpus-per-job", self.gpus_per_job, 0, 1000, whole=False)
         ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
+        ray["gpus_per_job"] = self.gpus_per_job
         engine: Any = functools.partial(run_ray, **ray) if self.engine == "ray" else run_local
         runner: Runner[Any] = functools.partial(engine, workers=self.jobs)
         part = int(index), int(count)
-        view = _View(self.demos_label, len(self.cells()[part[0] :: part[1]]))
+        view = _View(sweep.demos_label, len(sweep.cells()[part[0] :: part[1]]))
         try:
             with progress_bar("jobs", view.total, table=lambda: view.rows) as view.advance:
                 options: dict[str, Any] = {"retry_failed": self.retry_failed, "shard": part}
-                library.run_sweep(self, self.out, runner, on_start=view.start, on_result=view.add, **options)
+                library.run_sweep(sweep, self.out, runner, on_start=view.start, on_result=view.add, **options)
         except KeyboardInterrupt:
             done = f"{len(view.done)} of {view.total} jobs are done and safe in {self.out}"
-            say(f"{done}: the same command goes on from there")
+            say(f"{done}: rerun the command to resume")
             raise
         if view.rows:
-            metric = score_name(make_curves(view.done, self.demos_label))
+            metric = score_name(make_curves(view.done, sweep.demos_label))
             print_table(
-                view.rows, title=f"Mean {metric} at the end of training by number of {self.demos_label} demonstrations"
+                view.rows, title=f"Mean {metric} at the end of training by number of {sweep.demos_label} demonstrations"
             )
         say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
         if view.failed:
-            say(f"{view.failed} failed: --retry-failed runs them again")
+            say(f"{view.failed} failed: rerun them with --retry-failed")
 
 
 class _View:

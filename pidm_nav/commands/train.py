@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import time
 from contextlib import redirect_stderr
@@ -24,15 +25,15 @@ LITTLE_USE = 0.2  # a part of the actions' variance; an agent whose actions the 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent on demonstrations; a training that was killed goes on when it is started again.
+    """Train an agent on demonstrations; after a kill, rerun the command to resume.
 
     The options of the agent and of the training depend on --agent and --preset, whose values they default to.
 
-    Example: pidm-nav train --agent pidm --task maze --demos maze/human-like --num-demos 5 --out runs/x
+    Example: pidm-nav train --agent delta-pidm --task maze --demos maze/human-like --num-demos 5 --out runs/x
     """
 
-    agent: str = "pidm"
-    """Agent to train: bc, chunking, diffusion, pidm or retrieval-bc."""
+    agent: str = "delta-pidm"
+    """Agent to train, by name; `pidm-nav agents` lists them."""
     task: str | None = None
     """Task to learn; by default the one of the demonstrations."""
     demos: str | None = None
@@ -42,9 +43,9 @@ class Train:
     predictor_demos: str | None = None
     """More demonstrations for PIDM's state predictor, which does not use their actions."""
     idm_demos: str | None = None
-    """More demonstrations, of any quality, for PIDM's inverse dynamics model; `play` collects random actions for it."""
-    play_steps: int = 2000
-    """Number of transitions that `--idm-demos play` collects."""
+    """More data, of any quality, for the inverse dynamics model; `random` collects random play for it."""
+    random_play_steps: int = 2000
+    """Number of transitions that `--idm-demos random` collects."""
     preset: str | None = None
     """Settings to start from: fast (seconds on a laptop), paper, or paper-fast (the paper's networks in fewer steps);
     for images, pixels (train a CNN) or frozen (an encoder that is not trained). By default fast, or what the images
@@ -56,9 +57,8 @@ class Train:
     dagger_expert: str | None = None
     """Expert for --dagger; by default the task's first: astar in 2D (begin with --demos TASK/astar), scripted in 3D."""
     eval_episodes: int | None = None
-    """Number of rollouts in each of five evaluations during training; their goal ratio stands beside the loss, and the
-    agent is the same without them. By default 10 in 2D tasks with states, which takes one to two seconds in all, and 0
-    otherwise."""
+    """Number of rollouts in each of five evaluations during training. Shown with the loss; does not affect training.
+    Default: 10 in 2D tasks with states, which takes one to two seconds in all, and 0 otherwise."""
     device: str = "cpu"
     """Device to train on: cpu, cuda, mps, or auto for a GPU where there is one."""
     out: Path | None = None
@@ -71,7 +71,7 @@ class Train:
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
         """Return the command with the options of the agent, preset and demonstrations that are asked for."""
-        from pidm_nav.agents.registry import find_part
+        from pidm_nav.agents.registry import KINDS, find_part, signatures
         from pidm_nav.agents.train import choose_preset
 
         helping = bool({"-h", "--help"} & set(arguments))
@@ -97,7 +97,9 @@ class Train:
         unprefixed: Any = tyro.conf.OmitArgPrefixes
         parts = {"options": preset.options, "training": preset.training}
         added = [(name, unprefixed[type(part)], field(default=part)) for name, part in parts.items()]
-        return make_dataclass(cls.__name__, added, bases=(cls,), namespace={"dataset": dataset}, frozen=True)
+        about = [f"Every {kind}: {signatures(kind)}" for kind in KINDS]
+        namespace = {"dataset": dataset, "__doc__": "\n\n".join([inspect.cleandoc(str(cls.__doc__)), *about])}
+        return make_dataclass(cls.__name__, added, bases=(cls,), namespace=namespace, frozen=True)
 
     def run(self) -> None:
         """Train the agent and say where it is."""
@@ -113,10 +115,10 @@ class Train:
             dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         more: Any = {}
-        if self.idm_demos == "play":
-            first = play_seed(seed, self.play_steps)
-            more["idm_data"] = played = play(dataset.task, self.play_steps, first, **env_arguments(dataset))
-            say(f"collected {played.num_steps:,} transitions of play in {counted(len(played), 'episode')}")
+        if self.idm_demos == "random":
+            first = play_seed(seed, self.random_play_steps)
+            more["idm_data"] = played = play(dataset.task, self.random_play_steps, first, **env_arguments(dataset))
+            say(f"collected {played.num_steps:,} transitions of random play in {counted(len(played), 'episode')}")
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}
         began = time.perf_counter()

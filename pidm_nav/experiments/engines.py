@@ -10,11 +10,12 @@ import contextlib
 import importlib.util
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
@@ -27,7 +28,15 @@ Outcomes = Generator[tuple[Work, Outcome], None, None]  # closing it ends the wo
 Runner = Callable[[Callable[[Work], Outcome], Sequence[Work]], Outcomes[Work]]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+PLUGINS_VARIABLE = "PIDM_NAV_PLUGINS"  # names the plugins that every process loads
 RETRIES = 3  # how often a job whose Ray worker died is tried again
+
+
+def _share_plugins(cloudpickle: Any) -> None:
+    """Send classes of plugin files to workers as they are: workers cannot import them by name."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("pidm_nav_plugin_"):
+            cloudpickle.register_pickle_by_value(module)
 
 
 def attempt(function: Callable[[Work], Outcome], job: Work) -> Outcome:
@@ -48,6 +57,11 @@ def run_local(function: Callable[[Work], Outcome], jobs: Sequence[Work], workers
     import joblib
     from joblib.externals.loky import get_reusable_executor
 
+    try:
+        from joblib.externals import cloudpickle
+    except ImportError:  # joblib 1.6 no longer brings its own
+        import cloudpickle
+    _share_plugins(cloudpickle)
     together = min(workers or joblib.cpu_count(), len(jobs))
     settings: dict[str, Any] = {"env": ONE_THREAD, "initializer": _begin_worker, "initargs": (os.getpid(),)}
     executor, running = None, dict[Future[Outcome], Work]()
@@ -109,30 +123,38 @@ def run_ray(
     workers: int | None = None,
     address: str = "auto",
     cpus_per_job: float = 1.0,
+    gpus_per_job: float = 0.0,
+    runtime_env: Mapping[str, Any] | None = None,
 ) -> Outcomes[Work]:
     """Run jobs as Ray tasks.
 
     Args:
         function: what to run; the package must be installed on every machine of the cluster.
         jobs: its arguments.
-        workers: number of processors of a local Ray; a running cluster has its own number.
+        workers: number of CPU cores of a local Ray; a running cluster has its own number.
         address: address of the cluster; "auto" for the one that runs on this machine or else a new local one, and
             "local" for a new local one.
-        cpus_per_job: number of processors that a job reserves.
+        cpus_per_job: number of CPU cores that a job reserves.
+        gpus_per_job: number of GPUs, or share of one, that a job reserves; Ray shows it no others.
+        runtime_env: what Ray sets up on the machines of the cluster, such as {"working_dir": "."} for your own modules.
     """
     require_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
     try:
-        _connect(address, workers, cpus_per_job)
-        task: Any = ray.remote(num_cpus=cpus_per_job, max_retries=RETRIES, retry_exceptions=False)(attempt)
+        _connect(address, workers, cpus_per_job, runtime_env or {})
+        _share_plugins(ray.cloudpickle)
+        reserved: dict[str, Any] = {"num_cpus": cpus_per_job, "num_gpus": gpus_per_job}
+        task: Any = ray.remote(**reserved, max_retries=RETRIES, retry_exceptions=False)(attempt)
         shared = ray.put(function)
         resources: Any = ray.cluster_resources
         waiting, running = deque(jobs), dict[Any, Work]()
         while waiting or running:
             # a little more than fits keeps workers busy; asked again each time, as machines come and go
             slots = int(resources().get("CPU", 1) / cpus_per_job) + 1
+            if gpus_per_job:
+                slots = min(slots, int(resources().get("GPU", 0) / gpus_per_job) + 1)
             while waiting and len(running) < max(2, slots):
                 job = waiting.popleft()
                 running[task.remote(shared, job)] = job
@@ -149,11 +171,14 @@ def run_ray(
         ray.shutdown()
 
 
-def _connect(address: str, workers: int | None, cpus_per_job: float) -> None:
+def _connect(address: str, workers: int | None, cpus_per_job: float, runtime_env: Mapping[str, Any]) -> None:
     """Join the cluster, or start one on this machine."""
     import ray
 
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"env_vars": ONE_THREAD}}
+    plugins = {name: value for name in (PLUGINS_VARIABLE,) if (value := os.environ.get(name))}
+    variables = {**ONE_THREAD, **plugins, **runtime_env.get("env_vars", {})}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    quiet["runtime_env"] = {**runtime_env, "env_vars": variables}
     if address != "local":
         try:
             ray.init(address=address, **quiet)
@@ -165,4 +190,4 @@ def _connect(address: str, workers: int | None, cpus_per_job: float) -> None:
     resources: Any = ray.cluster_resources
     own = resources().get("CPU", 0)
     if cpus_per_job > own:  # Ray would wait for a machine that is large enough
-        raise ValueError(f"a job reserves {cpus_per_job:g} processors, but Ray has {own:g} here: reserve fewer")
+        raise ValueError(f"a job reserves {cpus_per_job:g} CPU cores, but Ray has {own:g} here: reserve fewer")

@@ -13,30 +13,28 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
 import gymnasium as gym
 import msgspec
 import numpy as np
-import tyro
 from gymnasium.envs.registration import EnvSpec
-from tyro.constructors import PrimitiveConstructorSpec
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
+from pidm_nav.experiments.recipes import RECIPES, Recipe, Score
 from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
-from pidm_nav.experiments.variants import VARIANTS, Variant, source_files
 from pidm_nav.files import write_text
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
+from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.seeds import TEST
 from pidm_nav.tasks import Metric, find_task
 from pidm_nav.version import __version__
 
 if TYPE_CHECKING:
-    from pidm_nav.agents.agent import Agent
     from pidm_nav.agents.config import Preset
 
 TRAINED_WITH = "trained_with.txt"  # in a kept agent's folder: the mark of what it was trained with
@@ -50,40 +48,17 @@ LIMITS: dict[str, tuple[float, float]] = {
 }
 
 
-def _listed(convert: Callable[[str], Any], example: str) -> PrimitiveConstructorSpec[Any]:
-    """Read values from the command line that are separated by commas, by spaces or by both."""
-
-    def read(words: list[str]) -> tuple[Any, ...]:
-        try:
-            return tuple(convert(part) for part in re.split(r"[,\s]+", " ".join(words)) if part)
-        except ValueError:
-            raise ValueError(f"'{' '.join(words)}' cannot be read: give values such as {example}") from None
-
-    return PrimitiveConstructorSpec(
-        nargs="*",
-        metavar=example,
-        instance_from_str=read,
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda values: [",".join(map(str, values))],
-    )
-
-
-Names = Annotated[tuple[str, ...], _listed(str, "NAME,NAME")]
-Numbers = Annotated[tuple[int, ...], _listed(int, "1,2,5")]
-Fractions = Annotated[tuple[float, ...], _listed(float, "0.1,0.5")]
-
-
 @dataclass(frozen=True)
-class Sweep:
-    """What to train and evaluate: everything that decides a job's result, and which jobs there are."""
+class SweepOptions:
+    """What a sweep trains and evaluates, as far as the command line can say it."""
 
-    # Names of the tasks, or all for the paper's four; by default the tasks of --demos, or else the paper's four.
-    tasks: Names = ()
-    # Names of the agents to compare; there are also bc-dagger (DAgger with the task's expert), bc-play (with play
-    # as more demonstrations), pidm-paper (the paper's networks), pidm-play (play for the inverse dynamics model) and
-    # pidm-states (demonstrations without actions, with play).
-    agents: Names = ("bc", "pidm", "retrieval-bc")
-    num_demos: Numbers = (1, 2, 5, 10, 20, 30, 40, 50)  # Numbers of demonstrations to train on.
+    # Names of the tasks, or all for the paper's four; by default the tasks of `demos`, or else the paper's four.
+    tasks: tuple[str, ...] = ()
+    # Names of the agents to compare; there are also bc-dagger (DAgger with the task's expert), bc-play (random play as
+    # more demonstrations), delta-pidm-play (random play for the inverse dynamics model) and delta-pidm-states
+    # (demonstrations without actions, with random play).
+    agents: tuple[str, ...] = ("bc", "pidm", "retrieval-bc")
+    num_demos: tuple[int, ...] = (1, 2, 5, 10, 20, 30, 40, 50)  # Numbers of demonstrations to train on.
     seeds: int = 20  # Number of training seeds; a seed draws the demonstrations, the weights and the batches.
     first_seed: int = 0  # First training seed; for an honest comparison, choose seeds that no agent was tuned on.
     demos: tuple[str, ...] = ()  # Files of demonstrations, one per task.
@@ -96,39 +71,52 @@ class Sweep:
     steps: int | None = None  # Number of gradient steps; by default the preset's.
     episodes: int = 50  # Number of episodes per evaluation.
     # When to evaluate besides the end of training, as fractions of the training; "" for the end only.
-    checkpoint_fractions: Fractions = (0.05, 0.1, 0.5)
+    checkpoint_fractions: tuple[float, ...] = (0.05, 0.1, 0.5)
     # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
     keep_agents: Path | None = None
     metric: Metric | None = None  # Metric, by default the task's; see pidm-nav evaluate.
     # Clip action plus noise in evaluations, as the paper's experiments do; by default evaluations have the dynamics of
     # the demonstrations, and those of the paper and of this package were recorded without the clip.
     clip_noise: bool = False
-    # Device to train on: cpu, cuda, mps, or auto for a GPU where there is one. Like the kind of processor, it decides
-    # how a result is rounded and nothing else, so machines with and without a GPU may share a folder.
+    # Device to train on: cpu, cuda, mps, or auto for a GPU where there is one; cuda:0,cuda:1 gives jobs one each in
+    # turn. It decides how a result is rounded and nothing else, so machines with and without a GPU may share a folder.
     device: str = "cpu"
-    # The settings below are for Python programs; the command line does not offer them.
-    variants: Annotated[Mapping[str, Variant], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sweep(SweepOptions):
+    """What to train and evaluate: everything that decides a job's result, and which jobs there are.
+
+    In Python, `agents` may also be a mapping from names to agents (names or classes), recipes, or functions that make a
+    policy from demonstrations and a seed.
+    """
+
+    recipes: Mapping[str, Any] = field(default_factory=dict)  # what names in `agents` stand for, if not themselves
     # Arguments of the environment in evaluations, where they differ from those of the demonstrations.
-    env_kwargs: Annotated[Mapping[str, Any], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     # Returns numbers to keep of an evaluation besides its scores.
-    measure: Annotated[Callable[[EvalResult], dict[str, float]] | None, tyro.conf.Fixed, tyro.conf.Suppress] = None
+    extra_metrics: Callable[[EvalResult], dict[str, float]] | None = None
+    # Called in the worker with a job's cell and each entry of its training log, for example for W&B.
+    on_log: Callable[[Cell, dict[str, float]], None] | None = None
 
     def __post_init__(self) -> None:
-        from pidm_nav.agents import AGENTS
+        if isinstance(self.agents, Mapping):
+            object.__setattr__(self, "recipes", {**self.recipes, **self.agents})
+            object.__setattr__(self, "agents", tuple(self.agents))
+        from pidm_nav.agents.registry import AGENTS
 
         for agent in self.agents:
-            if self.variant(agent).agent not in AGENTS:
-                known = (*AGENTS, *VARIANTS, *self.variants)
+            if isinstance(kind := self.recipe(agent).agent, str) and kind and kind not in AGENTS:
+                known = (*AGENTS, *RECIPES, *self.recipes)
                 raise ValueError(f"no agent is called '{agent}': choose among {', '.join(known)}")
-        for name, values in (("--agents", self.agents), ("--num-demos", self.num_demos)):
+        for name, values in {"agents": self.agents, "num_demos": self.num_demos}.items():
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} is '{','.join(map(str, values))}': give at least one value, each once")
         for name, (least, most) in LIMITS.items():
             given = getattr(self, name)
             for number in given if isinstance(given, tuple) else (given,):
                 if number is not None and not least <= number <= most:
-                    option = name.replace("_", "-")
-                    raise ValueError(f"--{option} is given {number}: choose from {least:,} to {most:,}")
+                    raise ValueError(f"{name} is given {number}: choose from {least:,} to {most:,}")
         for name in (*self.agents, *([] if self.label is None else [self.label])):
             if not re.search(results.PLAIN_NAME, name):
                 raise ValueError(f"'{name}' cannot be part of a file's name: use letters, digits, '-', '_' and '.'")
@@ -140,7 +128,7 @@ class Sweep:
             find_task(task)  # refuses one that nobody can make
             if len(dataset) < max(self.num_demos):
                 raise ValueError(
-                    f"there are {len(dataset)} demonstrations of {task}, but --num-demos asks for "
+                    f"there are {len(dataset)} demonstrations of {task}, but num_demos asks for "
                     f"{max(self.num_demos)}: give more, or ask for at most {len(dataset)}"
                 )
         return datasets, self.label or label
@@ -155,9 +143,9 @@ class Sweep:
         """One word for the demonstrations in figures and tables, such as human or astar."""
         return self._found[1]
 
-    def variant(self, agent: str) -> Variant:
+    def recipe(self, agent: str) -> Recipe:
         """Return what an agent's name stands for."""
-        return {**VARIANTS, **self.variants}.get(agent, Variant(agent))
+        return Recipe.of({**RECIPES, **self.recipes}.get(agent, agent))
 
     def cells(self) -> list[Cell]:
         """Return every job, all of the first seed first: a sweep that is stopped early still has whole curves."""
@@ -169,12 +157,15 @@ class Sweep:
             for agent in self.agents
         ]
 
-    def settings(self, task: str, agent: str) -> Preset:
-        """Return the settings of an agent and its training on a task, the same for every seed."""
+    def settings(self, task: str, agent: str) -> Preset | None:
+        """Return the settings of an agent and its training on a task, the same for every seed; None for functions."""
         from pidm_nav.agents.train import choose_preset
 
-        variant, default = self.variant(agent), None if self.preset == "fast" else self.preset
-        preset = choose_preset(variant.agent, self.datasets[task], variant.preset or default, **variant.options)
+        recipe, default = self.recipe(agent), None if self.preset == "fast" else self.preset
+        kind = recipe.find()
+        if kind is None:
+            return None
+        preset = choose_preset(kind, self.datasets[task], recipe.preset or default, **recipe.options)
         steps = self.steps or preset.training.steps
         checkpoints = {max(1, round(fraction * steps)) for fraction in self.checkpoint_fractions} - {steps}
         return preset.changed(steps=steps, checkpoints=tuple(sorted(checkpoints)))
@@ -188,17 +179,15 @@ class Sweep:
         """Return everything that decides the results, as the folder's manifest has it."""
         import torch
 
-        from pidm_nav.agents import AGENTS
-
-        agents = {name: asdict(AGENTS[self.variant(name).agent].config_class()) for name in self.agents}
+        kinds = {name: self.recipe(name).find() for name in self.agents}
+        agents = {name: {} if kind is None else asdict(kind.config_class()) for name, kind in kinds.items()}
         training = {}
         for task, name in itertools.product(self.datasets, self.agents):
-            settings, variant = self.settings(task, name), self.variant(name)
-            own = training[f"{task}/{name}"] = {**asdict(settings.training), **variant.recipe()}
-            if asdict(settings.options) != agents[name]:
+            settings, recipe = self.settings(task, name), self.recipe(name)
+            own: dict[str, Any] = {"steps": 1} if settings is None else asdict(settings.training)
+            training[f"{task}/{name}"] = own = {**own, **recipe.describe()}
+            if settings is not None and asdict(settings.options) != agents[name]:
                 own["options"] = asdict(settings.options)
-            if variant.adapt is not None:
-                own["adapt"] = variant.adapt.__name__
         demos = {}
         for task, dataset in self.datasets.items():
             made_by = str(dataset.source.get("made_by", "unknown"))
@@ -218,19 +207,23 @@ class Sweep:
         }
         return msgspec.json.decode(msgspec.json.encode(content), type=Manifest)
 
-    def job(self, cell: Cell) -> Job:
+    def job(self, cell: Cell, device: str = "cpu") -> Job:
         """Return a cell's job."""
-        variant, names = self.variant(cell.agent), asdict(cell)
-        texts = {name: text.format(**names) for name, text in variant.options.items() if isinstance(text, str)}
-        kept = replace(cell, agent=variant.trained_as or cell.agent).name
+        from pidm_nav.agents.registry import foreign_parts
+
+        recipe, names, settings = self.recipe(cell.agent), asdict(cell), self.settings(cell.task, cell.agent)
+        texts = {name: text.format(**names) for name, text in recipe.options.items() if isinstance(text, str)}
+        kept = replace(cell, agent=recipe.trained_as or cell.agent).name
         return Job(
             cell,
             sample_demos(self.datasets[cell.task], cell),
-            self.settings(cell.task, cell.agent).changed(seed=cell.seed, **texts),
+            None if settings is None else settings.changed(seed=cell.seed, **texts),
             replace(self),  # without the datasets, which workers do not need
             None if self.keep_agents is None else self.keep_agents / kept,
             gym.spec(find_task(cell.task).env_id),
-            code_hash(variant.sources()),
+            code_hash(recipe.sources()),
+            foreign_parts(),
+            device,
         )
 
 
@@ -240,11 +233,13 @@ class Job:
 
     cell: Cell
     dataset: DemoDataset = field(repr=False)  # the sampled demonstrations
-    settings: Preset = field(repr=False)
+    settings: Preset | None = field(repr=False)
     sweep: Sweep = field(repr=False)
     keep: Path | None = None  # folder of the trained agent
     env_spec: EnvSpec | None = field(default=None, repr=False)  # a worker may not know the ids that the program knows
-    code: str = ""  # hash of the code that trains its agent
+    code: str = ""  # hash of the code that makes its policy
+    parts: tuple[type[Any], ...] = field(default=(), repr=False)  # classes that are registered in the program
+    device: str = "cpu"
 
 
 @functools.cache
@@ -264,19 +259,23 @@ def run_job(job: Job) -> Outcome:
     """Train one agent, evaluate its checkpoints on the episodes that all agents get, and return the scores."""
     import torch
 
+    from pidm_nav.agents.registry import register
+
     torch.set_num_threads(1)
     if job.env_spec is not None:
         gym.registry.setdefault(job.env_spec.id, job.env_spec)
+    for part in job.parts:
+        register(part)
     began = time.perf_counter()
     sweep = job.sweep
     task, arguments = find_task(job.cell.task, sweep.metric), sweep.evaluation_arguments(job.dataset)
-    adapt = sweep.variant(job.cell.agent).adapt
+    adapt = sweep.recipe(job.cell.agent).adapt
     checkpoints: list[Checkpoint] = []
 
-    def score(step: int, policy: Agent) -> None:
+    def score(step: int, policy: Policy) -> None:
         if adapt is not None:
-            adapt(policy)
-        keep = sweep.measure is not None
+            policy = adapt(policy) or policy
+        keep = sweep.extra_metrics is not None
         result = evaluate(policy, task, sweep.episodes, TEST.start, keep_episodes=keep, **arguments)
         scores: dict[str, Any] = {"step": step, "length": float(result.length.mean())}
         if result.metric == "return":
@@ -286,8 +285,8 @@ def run_job(job: Job) -> Outcome:
         if result.metric == "goal ratio":
             goals = [ending.goals_reached for ending in result.endings]
             scores |= {"goal_ratio": result.mean_goal_ratio, "goals": goals}
-        if sweep.measure is not None:
-            scores["extra"] = sweep.measure(result)
+        if sweep.extra_metrics is not None:
+            scores["extra"] = sweep.extra_metrics(result)
         checkpoints.append(Checkpoint(**scores))
 
     _train(job, score)
@@ -296,20 +295,25 @@ def run_job(job: Job) -> Outcome:
     return {"checkpoints": scores, "seconds": round(time.perf_counter() - began, 2)}
 
 
-def _train(job: Job, score: Callable[[int, Agent], None]) -> None:
-    """Train the job's agent, or load it where it was kept, and score it at each checkpoint and at the end."""
+def _train(job: Job, score: Score) -> None:
+    """Make the job's policy, or load the agent where it was kept, and score it at each checkpoint and at the end."""
     from pidm_nav.agents.checkpoint import load_agent
 
-    variant, training = job.sweep.variant(job.cell.agent), job.settings.training
-    made_with = [job.code, variant.agent, asdict(job.settings), variant.recipe(), job.dataset.sha256]
+    recipe, settings = job.sweep.recipe(job.cell.agent), job.settings
+    if recipe.make is not None or settings is None:
+        assert recipe.make is not None
+        score(1, recipe.make(job.dataset, job.cell.seed))
+        return
+    made_with = [job.code, str(recipe.agent), asdict(settings), recipe.describe(), job.dataset.sha256]
     mark = hashlib.sha256(json.dumps(made_with).encode()).hexdigest()
     note = None if job.keep is None else job.keep / TRAINED_WITH
-    if note is not None and not training.checkpoints and note.exists() and note.read_text() == mark:
-        score(training.steps, load_agent(note.parent))
-    elif variant.trained_as is not None:
-        raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {variant.trained_as} first")
+    if note is not None and not settings.training.checkpoints and note.exists() and note.read_text() == mark:
+        score(settings.training.steps, load_agent(note.parent))
+    elif recipe.trained_as is not None:
+        raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {recipe.trained_as} first")
     else:
-        policy = variant.train(job.dataset, job.settings, score, job.sweep.device)
+        log = None if job.sweep.on_log is None else functools.partial(job.sweep.on_log, job.cell)
+        policy = recipe.train(job.dataset, settings, score, device=job.device, on_log=log)
         if note is not None:
             policy.save(note.parent)
             write_text(note, mark)
@@ -347,11 +351,11 @@ def run_sweep(
     if not cells:
         return done
     # closing the engine ends its workers also where a result cannot be written
-    with contextlib.closing(runner(run_job, [sweep.job(cell) for cell in cells])) as outcomes:
+    devices = sweep.device.split(",")
+    jobs = [sweep.job(cell, devices[index % len(devices)]) for index, cell in enumerate(cells)]
+    with contextlib.closing(runner(run_job, jobs)) as outcomes:
         for job, outcome in outcomes:
-            variant = sweep.variant(job.cell.agent)
-            code = code_hash((*variant.sources(), *source_files(variant.adapt)))
-            origin = {"identity": results.identity(manifest, job.cell), "version": __version__, "code": code}
+            origin = {"identity": results.identity(manifest, job.cell), "version": __version__, "code": job.code}
             content = {**asdict(job.cell), **origin, **outcome}
             result = msgspec.convert(content, JobResult)
             results.write_result(folder, result)

@@ -1,0 +1,100 @@
+"""Recipes: what a name in a sweep stands for, an agent with other settings or data, or a function of your own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.experts.play import play
+from pidm_nav.rollouts.rollout import Policy
+from pidm_nav.seeds import play_seed
+
+if TYPE_CHECKING:
+    from pidm_nav.agents.agent import Agent
+    from pidm_nav.agents.config import Preset
+
+Score = Callable[[int, Policy], None]
+Make = Callable[[DemoDataset, int], Policy]  # the demonstrations and the seed of a job -> a policy
+
+
+def source_files(made: Any) -> tuple[str, ...]:
+    """Return the file that a class or function was written in, if there is one."""
+    file = getattr(sys.modules.get(getattr(made, "__module__", "")), "__file__", None)
+    return () if file is None else (file,)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a sweep trains and evaluates what it knows by a name."""
+
+    agent: str | type[Agent] = ""  # a registered name, or a class
+    options: Mapping[str, Any] = field(default_factory=dict)  # "{task}", "{demos}" and "{seed}" in texts are replaced
+    make: Make | None = None  # makes a policy by itself, in place of `train`
+    adapt: Callable[[Any], Policy | None] | None = None  # changes the trained agent, or returns what to evaluate
+    trained_as: str | None = None  # the name whose kept agent is evaluated instead of training one
+    preset: str | None = None  # the preset that the options change; by default the sweep's
+    play_steps: int = 0  # transitions of random play: for the inverse dynamics model, else as more demonstrations
+    drop_actions: bool = False  # whether demonstrations lose their actions, so that only play shows some
+    dagger: int = 0  # rounds in which an expert corrects what the agent does
+
+    def __post_init__(self) -> None:
+        if (self.make is None) != bool(self.agent):
+            raise ValueError("a recipe needs either an agent or a function `make`: give one of the two")
+
+    @classmethod
+    def of(cls, given: Any) -> Recipe:
+        """Return the recipe that a name, a class of agents or a function stands for."""
+        if isinstance(given, Recipe):
+            return given
+        return cls(given) if isinstance(given, str | type) else cls(make=given)
+
+    def find(self) -> type[Agent] | None:
+        """Return the agent's class, or None where a function makes the policy."""
+        from pidm_nav.agents.registry import find_part
+
+        return None if self.make is not None else find_part("agent", self.agent)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a training run differs in from a plain one besides its settings, as plain JSON."""
+        functions = {"make": self.make, "adapt": self.adapt}
+        named = {name: made.__qualname__ for name, made in functions.items() if made is not None}
+        own = {"play_steps": self.play_steps, "drop_actions": self.drop_actions, "dagger": self.dagger, **named}
+        return {name: value for name, value in own.items() if value}
+
+    def sources(self) -> tuple[str, ...]:
+        """Return the files of all code that makes the policy and is not this package's, and of the agent."""
+        from pidm_nav.agents.registry import foreign_parts
+
+        made = [self.find() or self.make, self.adapt, *foreign_parts()]
+        return tuple(dict.fromkeys(file for each in made if each is not None for file in source_files(each)))
+
+    def train(self, dataset: DemoDataset, settings: Preset, score: Score, **options: Any) -> Agent:
+        """Train the agent on demonstrations, and score it at each checkpoint and at the end."""
+        from pidm_nav.agents.dagger import dagger
+        from pidm_nav.agents.train import env_arguments, train
+
+        kind: Any = self.find()
+        more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False, **options}
+        if self.play_steps:
+            first = play_seed(settings.training.seed, self.play_steps)
+            played = play(dataset.task, self.play_steps, first, **env_arguments(dataset))
+            if "idm_data" in kind.uses:
+                more["idm_data"] = played
+            else:
+                dataset = DemoDataset.concatenate([dataset, played])
+        if self.drop_actions:
+            dataset = dataset.without_actions()
+        return dagger(kind.name, dataset, self.dagger, **more) if self.dagger else train(kind, dataset, **more)
+
+
+RECIPES = {
+    "bc-dagger": Recipe("bc", dagger=5),
+    "bc-play": Recipe("bc", play_steps=2000),
+    "delta-pidm-play": Recipe("delta-pidm", play_steps=2000),
+    "delta-pidm-states": Recipe("delta-pidm", play_steps=2000, drop_actions=True),
+}
+"""What a sweep knows besides the agents. BC with DAgger and BC that imitates random play as well are controls. The
+others are delta-PIDM with random play, and from demonstrations without actions with random play."""
