@@ -84,8 +84,9 @@ def test_a_taken_name_is_refused_and_a_class_may_be_defined_again() -> None:
 
         return Mine
 
-    define()  # as a cell of a notebook that is run again
-    assert AGENTS["mine"] is define()
+    define()
+    again = define()  # as a cell of a notebook that is run twice
+    assert AGENTS["mine"] is again
     with pytest.raises(ValueError, match="rename it"):
 
         @register
@@ -222,8 +223,8 @@ def test_options_may_be_numbers_of_numpy() -> None:
 
 
 def test_settings_take_names_classes_and_objects(dataset: DemoDataset, tmp_path: Path) -> None:
-    for given, text in ((Neighbors, "neighbors"), (Neighbors(k=2), "neighbors(k=2)"), ("follow", "follow")):
-        assert PIDMConfig(predictor=given).predictor == text
+    for part, text in ((Neighbors, "neighbors"), (Neighbors(k=2), "neighbors(k=2)"), ("follow", "follow")):
+        assert PIDMConfig(predictor=part).predictor == text
     agent = train("pidm", dataset, predictor=Neighbors(k=2, pull=0.5), idm=DeltaIDM(delta_noise=0.0), **TINY)
     loaded = load_agent(agent.save(tmp_path))
     assert (loaded.config.predictor, loaded.config.idm) == ("neighbors(pull=0.5, k=2)", "delta(delta_noise=0.0)")
@@ -341,7 +342,7 @@ def test_a_plugin_from_a_file_and_agents_that_need_it(plugin: Path, dataset: Dem
 def test_plugins_that_are_not_there_or_fail(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no plugin '.*absent.py': give the path"):
         load_plugin(tmp_path / "absent.py")
-    with pytest.raises(ValueError, match="there is no plugin 'nobodys_module': give the path of a .py file, or"):
+    with pytest.raises(ValueError, match=r"there is no plugin 'nobodys_module': give the path of a \.py file, or"):
         load_plugin("nobodys_module")
     broken = tmp_path / "broken.py"
     broken.write_text("raise RuntimeError('no')")
