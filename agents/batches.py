@@ -133,8 +133,24 @@ class Trajectories:
 
     def batch(self, chosen: Tensor, sampling: Sampling, rng: np.random.Generator | None = None) -> Batch:
         """Return the batch of these candidates; `rng` draws the random shift of images."""
-        horizons = torch.tensor(sampling.horizons, dtype=torch.long, device=self.last.device)
-        kinds = len(horizons) if sampling.one_horizon and len(horizons) else 1
+        rows, horizon, inside = self._draw(chosen, sampling)
+        last, device = self.last[rows][..., None], rows.device
+        steps = torch.tensor(sampling.horizons, dtype=torch.long, device=device)[horizon]  # (..., K)
+        ahead = torch.minimum(rows[..., None] + steps, last)
+        states, index = self.states.lookup(torch.cat([rows[..., None], ahead], dim=-1), rng)
+        now, future, is_demo = index[..., 0], index[..., 1:], rows < self.num_demo_rows
+        if self.futures is not None:  # predicted ones, where a demonstrator went
+            future = torch.where(is_demo[..., None], len(states) + rows[..., None], future)
+            states = torch.cat([states, self.futures])
+        acted = rows
+        if sampling.chunk:
+            acted = torch.minimum(rows[..., None] + torch.arange(sampling.chunk, device=device), last - 1)
+        has_action = (self.known[rows] & inside).float()
+        return Batch(states, now, future, horizon, self.actions[acted], has_action, is_demo.float())
+
+    def _draw(self, chosen: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the rows (B,) or (B, L) of candidates, their horizons (..., K), and which rows are inside episodes."""
+        kinds = len(sampling.horizons) if sampling.horizons and sampling.one_horizon else 1
         rows, which = chosen // kinds, chosen % kinds
         if self.window == 1 or not sampling.horizons:
             rows = self.rows[rows]
@@ -144,26 +160,10 @@ class Trajectories:
             rows, which = rows[begins], which[begins]
         inside = torch.ones_like(rows, dtype=torch.bool)
         if sampling.length:
-            steps = torch.arange(sampling.length, device=rows.device)
+            along = rows[:, None] + torch.arange(sampling.length, device=rows.device)
             last = self.last[rows][:, None] - 1
-            inside = rows[:, None] + steps <= last
-            rows = torch.minimum(rows[:, None] + steps, last)
+            rows, inside = torch.minimum(along, last), along <= last
             which = which[:, None].expand_as(rows)
-        horizon = (
-            which[..., None]
-            if sampling.one_horizon
-            else torch.arange(len(horizons), device=rows.device).expand(*rows.shape, -1)
-        )
-        horizon = horizon[..., : len(horizons)]  # none where no future is asked for
-        ahead = torch.minimum(rows[..., None] + horizons[horizon], self.last[rows][..., None])
-        states, index = self.states.lookup(torch.cat([rows[..., None], ahead], dim=-1), rng)
-        now, future, is_demo = index[..., 0], index[..., 1:], rows < self.num_demo_rows
-        if self.futures is not None:  # predicted ones, where a demonstrator went
-            future = torch.where(is_demo[..., None], len(states) + rows[..., None], future)
-            states = torch.cat([states, self.futures])
-        acted = rows
-        if sampling.chunk:
-            acted = rows[..., None] + torch.arange(sampling.chunk, device=rows.device)
-            acted = torch.minimum(acted, self.last[rows][..., None] - 1)
-        has_action = (self.known[rows] & inside).float()
-        return Batch(states, now, future, horizon, self.actions[acted], has_action, is_demo.float())
+        if sampling.one_horizon:
+            return rows, which[..., None][..., : len(sampling.horizons)], inside
+        return rows, torch.arange(len(sampling.horizons), device=rows.device).expand(*rows.shape, -1), inside
