@@ -15,12 +15,13 @@ from gymnasium import spaces
 from safetensors.torch import load, save
 
 import pidm_nav  # noqa: F401 (registers the ids)
-from pidm_nav.agents import AGENTS, BC, NavPolicy, load_agent, train
+from pidm_nav.agents import AGENTS, BC, Agent, Predictor, TrainingData, load_agent, register, train
 from pidm_nav.agents.networks import Encoder
-from pidm_nav.agents.predictors import LearnedPredictor
+from pidm_nav.agents.predictors import Learned
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.rollouts.evaluation import evaluate
 
 ENV_ID = "PIDMNav-FourRoom-v0"
 TINY: dict[str, Any] = {"steps": 5, "batch_size": 32}
@@ -30,7 +31,7 @@ TINY: dict[str, Any] = {"steps": 5, "batch_size": 32}
 def few_steps() -> Iterator[None]:
     """A predictor that learns takes 20 steps instead of 2,000; no test here asks what it has learned."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LearnedPredictor.__init__, "__defaults__", ("l2", 0, 20))
+        patch.setattr(Learned.__init__, "__defaults__", (20, *Learned.__init__.__defaults__[1:]))
         yield
 
 
@@ -39,23 +40,36 @@ def dataset() -> DemoDataset:
     return collect(AStarExpert("four-room"), "four-room", episodes=3, seed=0)
 
 
-@pytest.fixture(scope="module", params=["bc", "pidm", "retrieval-bc", "pidm-nearest", "pidm-time", "pidm-learned"])
-def agent(request: pytest.FixtureRequest, dataset: DemoDataset) -> NavPolicy:
-    name, _, predictor = request.param.partition("-") if request.param.startswith("pidm") else (request.param, "", "")
-    return train(name, dataset, **TINY, **({"predictor": predictor} if predictor else {}))
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bc": ("bc", {}),
+    "retrieval-bc": ("retrieval-bc", {}),
+    "corrective-bc": ("corrective-bc", {}),
+    "recurrent-bc": ("recurrent-bc", {"sequence": 4}),
+    "pidm": ("pidm", {}),
+    "pidm-neighbors": ("pidm", {"predictor": "neighbors(k=2, pull=0.5)"}),
+    "pidm-time": ("pidm", {"predictor": "time"}),
+    "pidm-learned": ("pidm", {"predictor": "learned", "idm": "delta"}),
+    "delta-pidm": ("delta-pidm", {}),
+    "recurrent-pidm": ("recurrent-pidm", {"sequence": 4}),
+}
 
 
-def test_one_and_many_observations_agree(agent: NavPolicy, dataset: DemoDataset) -> None:
+@pytest.fixture(scope="module", params=KINDS)
+def agent(request: pytest.FixtureRequest, dataset: DemoDataset) -> Agent:
+    name, settings = KINDS[request.param]
+    return train(name, dataset, **TINY, **settings)
+
+
+def test_one_and_many_observations_agree(agent: Agent, dataset: DemoDataset) -> None:
     observations = dataset[0].observations[::20]
     actions, _ = agent.predict(observations)
     assert actions.shape == (len(observations), 2) and actions.dtype == np.float32
     assert isinstance(actions, np.ndarray)
-    if getattr(getattr(agent, "predictor", None), "name", "") == "time":
-        return  # draws a demonstration a row
-    for observation, expected in zip(observations, actions, strict=True):
-        action, _ = agent.predict(observation)
-        assert action.shape == (2,)
-        np.testing.assert_allclose(action, expected, atol=1e-5)
+    by_time = getattr(getattr(agent, "predictor", None), "name", "") == "time"  # draws a demonstration for each row
+    alone = [agent.predict(observation)[0] for observation in observations]
+    assert all(action.shape == (2,) for action in alone)
+    rows = slice(0, 1) if by_time else slice(None)
+    np.testing.assert_allclose(alone[rows], actions[rows], atol=1e-5)
 
 
 def test_actions_fill_the_action_space(dataset: DemoDataset) -> None:
@@ -65,7 +79,7 @@ def test_actions_fill_the_action_space(dataset: DemoDataset) -> None:
     assert all(action in wide for action in actions)
 
 
-def test_a_bare_loop_and_the_vector_environment(agent: NavPolicy) -> None:
+def test_a_bare_loop_and_the_vector_environment(agent: Agent) -> None:
     env = gym.make(ENV_ID)
     observation, _ = env.reset(seed=0)
     for _ in range(3):
@@ -81,7 +95,7 @@ def test_a_bare_loop_and_the_vector_environment(agent: NavPolicy) -> None:
     vector.close()
 
 
-def test_stable_baselines_evaluates_it(agent: NavPolicy) -> None:
+def test_stable_baselines_evaluates_it(agent: Agent) -> None:
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
 
@@ -90,26 +104,48 @@ def test_stable_baselines_evaluates_it(agent: NavPolicy) -> None:
     assert len(rewards) == 4 and all(length <= 20 for length in lengths)
 
 
-def test_predict_leaves_training_statistics_alone(dataset: DemoDataset) -> None:
-    agent = train("bc", dataset, **TINY)
-    agent.train()
+def test_predict_leaves_statistics_and_modes_alone(agent: Agent, dataset: DemoDataset) -> None:
     before = {name: tensor.clone() for name, tensor in agent.state_dict().items()}
-    agent.predict(dataset[0].observations)
+    parts = list(agent.modules())
+    try:
+        for training in (lambda part: True, lambda part: False, lambda part: part is not parts[-1]):
+            for part in parts:  # each its own mode, as where somebody keeps an encoder from moving
+                part.training = training(part)
+            agent.predict(dataset[0].observations)
+            assert [part.training for part in parts] == [training(part) for part in parts]
+    finally:
+        agent.eval()
     assert all(torch.equal(before[name], tensor) for name, tensor in agent.state_dict().items())
 
 
-def test_a_saved_agent_acts_alike(agent: NavPolicy, dataset: DemoDataset, tmp_path: Path) -> None:
+def test_batch_norm_in_training_mode_is_not_used_to_act(dataset: DemoDataset) -> None:
+    agent, observations = train("bc", dataset, **TINY), dataset[0].observations[:5]
+    expected, _ = agent.predict(observations)
+    agent.train()
+    np.testing.assert_array_equal(agent.predict(observations)[0], expected)
+    agent.eval()
+    agent.encoder.train()  # type: ignore[union-attr]
+    np.testing.assert_array_equal(agent.predict(observations)[0], expected)
+
+
+def test_evaluating_twice_gives_the_same_actions(agent: Agent) -> None:
+    first, again = (evaluate(agent, "four-room", 4, max_steps=8).episodes for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.actions, other.actions)
+
+
+def test_a_saved_agent_acts_alike(agent: Agent, dataset: DemoDataset, tmp_path: Path) -> None:
     agent.save(tmp_path)
     loaded = load_agent(tmp_path)
     rng = np.random.default_rng(0)
-    observations = dataset[0].observations + rng.normal(0, 15, dataset[0].observations.shape).astype(np.float32)
-    observations[:, 2:] = dataset[0].observations[:, 2:]
-    starts = np.zeros(len(observations), dtype=bool)
-    rows = np.arange(len(observations))
-    state = np.stack([rows // 2, rows % 3], axis=1)  # a step or place, and a demonstration or wait
-    np.testing.assert_array_equal(
-        agent.predict(observations, state, starts)[0], loaded.predict(observations, state, starts)[0]
-    )
+    memories: list[Any] = [None, None]
+    for step in range(12):
+        observations = np.stack([episode.observations[step] for episode in dataset])
+        observations[:, :2] += rng.normal(0, 15, (len(dataset), 2)).astype(np.float32)
+        starts = np.array([step == 0, step in (0, 5), step == 0])
+        one, memories[0] = agent.predict(observations, memories[0], starts)
+        other, memories[1] = loaded.predict(observations, memories[1], starts)
+        np.testing.assert_array_equal(one, other)
     assert type(loaded) is type(agent) and loaded.config == agent.config
     assert loaded.description == agent.description
     assert loaded.description["task"] == "four-room" and loaded.description["data"]["episodes"] == 3
@@ -161,7 +197,7 @@ DAMAGES = {
     "update pidm-nav": lambda folder: edit(folder, format=99),
     "no agent is called 'dqn'": lambda folder: edit(folder, agent="dqn"),
     "do not fit together": lambda folder: edit(folder, config={"encoder_sizes": [8, 8]}),
-    "has 1,208,.* weights .*at most 100,000,000": lambda folder: edit(folder, config={"encoder_sizes": [40000, 30000]}),
+    r"<= 8192 - at `\$.encoder_sizes": lambda folder: edit(folder, config={"encoder_sizes": [40000, 30000]}),
     "not as it was written": lambda folder: edit(folder, seed=1, description_sha256="0" * 64),
     "maximum recursion depth": lambda folder: (folder / "agent.json").write_text("[" * 100_000),
     r"matching regex .* at `\$.task`": lambda folder: edit(folder, task="this:Zen-v0"),
@@ -172,7 +208,7 @@ DAMAGES = {
     "are missing": lambda folder: next(folder.glob("weights-*")).unlink(),
     "no trained agent": lambda folder: (folder / "agent.json").unlink(),
     r"matching regex .* at `\$.weights`": lambda folder: edit(folder, weights="../outside.bin"),
-    "are damaged": lambda folder: edit(folder, config={"reach": "far"}),
+    "the options or the spaces in": lambda folder: edit(folder, config={"reach": "far"}),
     r"Expected `int`, got `str` - at `\$.seed`": lambda folder: edit(folder, seed="zero"),
     r"got `array` - at `\$.env_kwargs`": lambda folder: edit(folder, env_kwargs=[1]),
     "the spaces in": lambda folder: edit(folder, action_space=box(low=1, high=0)),
@@ -189,21 +225,28 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(message: str, dataset: De
 
 
 EMPTY = torch.zeros(0, 14)
+FLAGS = torch.zeros(0, dtype=torch.int64)
 MEMORIES: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
-    "no states": ("retrieval-bc", {"states": EMPTY, "actions": EMPTY[:, :2], "flags": torch.zeros(0)}),
+    "no states": ("retrieval-bc", {"states": EMPTY, "demo_actions": EMPTY[:, :2], "flags": FLAGS}),
     "had seen demonstrations": ("retrieval-bc", {}),
-    "do not go with actions": ("retrieval-bc", {"states": torch.ones(3, 14), "actions": EMPTY, "flags": EMPTY[:, 0]}),
-    "do not go with futures": ("pidm-nearest", {"states": torch.ones(3, 14), "futures": EMPTY, "flags": EMPTY[:, 0]}),
-    "do not make up": ("pidm-time", {"observations": torch.ones(3, 14), "lengths": torch.tensor([2, 2])}),
-    "do not fit": ("pidm-learned", {"flags": torch.tensor([99])}),
+    "do not go with 0 actions": ("retrieval-bc", {"states": torch.ones(3, 14), "demo_actions": EMPTY, "flags": FLAGS}),
+    "has no 'lengths' in its memory": ("pidm", {"predictor.observations": torch.ones(3, 14)}),
+    "do not make up": (
+        "pidm-time",
+        {"predictor.observations": torch.ones(3, 14), "predictor.lengths": torch.tensor([2, 2])},
+    ),
+    "do not fit": (
+        "pidm-learned",
+        {"predictor.flags": torch.tensor([99]), "predictor.trained_horizon": torch.ones(())},
+    ),
 }
 
 
 @pytest.mark.parametrize("message", MEMORIES)
 def test_a_memory_that_cannot_be_is_refused(message: str, dataset: DemoDataset, tmp_path: Path) -> None:
     kind, memory = MEMORIES[message]
-    name, _, predictor = kind.partition("-") if kind.startswith("pidm-") else (kind, "", "")
-    train(name, dataset, **TINY, **({"predictor": predictor} if predictor else {})).save(tmp_path)
+    name, settings = KINDS[kind]
+    train(name, dataset, **TINY, **settings).save(tmp_path)
     replace_tensors(tmp_path, **memory)
     with pytest.raises(ValueError, match=message):
         load_agent(tmp_path)
@@ -241,7 +284,7 @@ def test_other_spaces_and_observations_are_refused(dataset: DemoDataset, tmp_pat
     load_agent(tmp_path, own.observation_space, own.action_space)
 
 
-def test_bad_input_is_refused(agent: NavPolicy) -> None:
+def test_bad_input_is_refused(agent: Agent) -> None:
     with pytest.raises(ValueError, match="NaN"):
         agent.predict(np.full(14, np.nan))
     with pytest.raises(ValueError, match="dict"):
@@ -263,7 +306,8 @@ def test_an_agent_with_its_own_encoder_needs_it_again(dataset: DemoDataset, tmp_
 
 
 def test_the_registry_names_every_agent() -> None:
-    assert set(AGENTS) == {"bc", "chunking", "diffusion", "pidm", "retrieval-bc"}
+    ours = {"bc", "chunking", "corrective-bc", "delta-pidm", "diffusion", "pidm", "recurrent-bc", "recurrent-pidm"}
+    assert set(AGENTS) == {*ours, "retrieval-bc"}
     assert all(agent.name == name for name, agent in AGENTS.items())
 
 
@@ -279,9 +323,34 @@ def test_agents_of_the_first_version_load_and_act_alike(name: str) -> None:
     assert agent.description["data"]["made_by"] == "human-like"
 
 
+EXPECTED = np.load(SAVED / "expected_kinds.npz")  # written by version 0.1 before PIDM became several classes
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED.files if name not in ("states", "frames")])
+def test_agents_of_every_kind_of_the_first_version_load_and_act_alike(name: str) -> None:
+    agent = load_agent(SAVED / name)
+    memory, actions = None, []
+    for step, seen in enumerate(EXPECTED["states" if agent.vision is None else "frames"]):
+        action, memory = agent.predict(seen, memory, np.full(3, step == 0))
+        actions.append(action)
+    np.testing.assert_allclose(actions, EXPECTED[name], atol=1e-6)
+    kinds = {"change": "delta-pidm", "frozen": "pidm", "states": "pidm", "end": "pidm"}
+    if name.split("-")[0] in kinds and name != "frozen-change":
+        assert agent.name == kinds[name.split("-")[0]]
+
+
+def test_agents_of_the_first_version_can_be_saved_by_this_one(tmp_path: Path) -> None:
+    for name in ("change-learned", "states-nearest", "pixels-time", "frozen-nearest", "chunking"):
+        agent = load_agent(SAVED / name)
+        again = load_agent(agent.save(tmp_path / name))
+        seen = EXPECTED["states" if agent.vision is None else "frames"][0]
+        np.testing.assert_array_equal(again.predict(seen)[0], agent.predict(seen)[0])
+        assert again.config == agent.config
+
+
 def test_agents_print_in_one_line(dataset: DemoDataset) -> None:
     agent = train("pidm", dataset, **TINY, encoder_sizes=(4, 4), head_sizes=())
-    assert repr(agent) == "PIDM(task=four-room, 3 demonstrations, 118 parameters, predictor=follow)"
+    assert repr(agent) == "PIDM(task=four-room, 3 demonstrations, 106 parameters, predictor=nearest)"
     assert repr(BC(agent.observation_space, agent.action_space)).startswith("BC(untrained, ")
 
 
@@ -292,3 +361,66 @@ def test_acting_leaves_the_number_of_threads_alone(dataset: DemoDataset) -> None
     agent.predict(dataset[0].observations[0])
     assert torch.get_num_threads() == 2
     torch.set_num_threads(threads)
+
+
+# parts of one's own
+
+
+@pytest.fixture
+def Drift(own_parts: None) -> type[Predictor]:
+    @register
+    class Drift(Predictor):
+        """A constant change of the state, as a weight; fitting draws it anew."""
+
+        name = "drift"
+        fits = 0
+
+        def build(self, scale: Any, seed: int = 0) -> Any:
+            super().build(scale, seed)
+            self.layer = torch.nn.Linear(scale.center.numel(), scale.center.numel())
+            return self
+
+        def learn(self, dataset: DemoDataset) -> None:
+            type(self).fits += 1
+            with torch.no_grad():
+                self.layer.bias += 1
+
+        @torch.no_grad()
+        def predict(self, states: Any, memory: Any = None, episode_start: Any = None) -> Any:
+            return states + self.layer.bias.numpy(), memory
+
+    return Drift
+
+
+@pytest.mark.parametrize("frames", ["", "random", "cnn"])
+def test_a_learned_predictor_of_ones_own_is_loaded_with_its_weights(
+    Drift: Any,
+    frames: str,
+    dataset: DemoDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PIDM_NAV_CACHE", str(tmp_path / "cache"))
+    settings: dict[str, Any] = {**TINY, "predictor": "drift", "horizons": (1,), "encoder_sizes": (8,)}
+    if frames:
+        dataset = collect(AStarExpert("four-room"), "four-room", 1, max_steps=12, obs_type="pixels", image_size=32)
+        settings |= {"frames": frames, "frame_size": 8, "window": 2}
+    agent = train("pidm", dataset, out=tmp_path / "agent", **settings)
+    fits, seen = Drift.fits, dataset[0].observations[:4]
+    loaded = load_agent(tmp_path / "agent")
+    assert Drift.fits == fits > 0, "a saved predictor was fitted again"
+    assert torch.equal(loaded.predictor.layer.bias, agent.predictor.layer.bias)  # type: ignore[union-attr]
+    np.testing.assert_array_equal(loaded.predict(seen)[0], agent.predict(seen)[0])
+
+
+def test_after_training_is_called_in_evaluation_mode(dataset: DemoDataset, own_parts: None) -> None:
+    modes: list[bool] = []
+
+    class Looking(BC):
+        name = "looking"
+
+        def after_training(self, data: TrainingData) -> None:
+            modes.append(any(part.training for part in self.modules()))
+
+    train(Looking, dataset, checkpoints=(2, 4), on_checkpoint=lambda step, agent: None, **TINY)
+    assert modes == [False] * 3
