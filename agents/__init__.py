@@ -11,8 +11,9 @@ from pidm_nav.agents.dagger import dagger
 from pidm_nav.agents.diffusion import Diffusion, DiffusionConfig
 from pidm_nav.agents.fit import Fit
 from pidm_nav.agents.idm import DeltaIDM, InverseDynamics, LinearIDM, StateIDM
+from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.pidm import PIDM, DeltaPIDM, PIDMConfig
-from pidm_nav.agents.predictors import Follow, Learned, Lookup, Nearest, Neighbors, Predictor, TimeIndexed
+from pidm_nav.agents.predictors import Follow, Lookup, Nearest, Neighbors, Predictor, TimeIndexed
 from pidm_nav.agents.pull import Pull
 from pidm_nav.agents.recurrent import RecurrentBC, RecurrentConfig, RecurrentPIDM, RecurrentPIDMConfig
 from pidm_nav.agents.registry import AGENTS, IDMS, PREDICTORS, load_plugin, load_plugins, register

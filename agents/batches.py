@@ -42,6 +42,10 @@ class TrainingData:
     predictor: Sequence[DemoDataset] = ()  # more demonstrations for the predictor; actions are not used
     idm: Sequence[DemoDataset] = ()  # more data for the inverse dynamics model, of any quality
 
+    def for_predictor(self) -> DemoDataset:
+        """Return all demonstrations that a predictor may learn from, without their actions."""
+        return DemoDataset.concatenate([each.without_actions() for each in (self.demos, *self.predictor)])
+
 
 @dataclass(frozen=True)
 class Sampling:

@@ -83,7 +83,7 @@ def labeled_episodes(policy: Policy, expert: Policy, env: Rows, seeds: range) ->
             seen = running.states if getattr(expert, "sees_state", False) else running.observation
             begins = np.full(env.num_envs, not labels)
             actions, memory = act(expert, seen, memory, begins, env.single_action_space)
-            labels.append(actions)
+            labels.append(actions.reshape(len(actions), -1))
             running.step()
         memories, taught = (running.memory, memory), np.stack(labels, axis=1)  # (N, T, A)
         made += [replace(each, actions=taught[row, : len(each)]) for row, each in enumerate(running.episodes())]

@@ -5,7 +5,7 @@ Their dataclass fields are their options. Write your own with `build` and `forwa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -15,6 +15,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from pidm_nav.agents.config import Fraction
+from pidm_nav.agents.networks import Array
 from pidm_nav.agents.registry import register
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -228,3 +229,15 @@ class LinearIDM(InverseDynamics):
         """Return the regression's actions."""
         weight = self.weight[horizon]  # (D + 1, A), or one per row
         return ((future - now)[:, None] @ weight[..., :-1, :]).squeeze(1) + weight[..., -1, :]
+
+
+def future_use(idm: Callable[[Array, Array], Array], states: Array, futures: Array) -> float:
+    """Return the mean squared change of the action when its future is swapped, divided by the actions' variance.
+
+    The other future of a demonstrated state is where the change of another demonstrated step would lead. Near 0, the
+    model ignores the future.
+    """
+    rows, others = np.random.default_rng(0).integers(len(states), size=(2, 1000))
+    own = idm(states[rows], futures[rows])
+    other = idm(states[rows], states[rows] + futures[others] - states[others])
+    return float(np.square(own - other).mean() / max(own.var(axis=0).mean(), 1e-9))

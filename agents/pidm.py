@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from pidm_nav.agents.agent import Agent, Starts, eval_mode
 from pidm_nav.agents.batches import Batch, Sampling, TrainingData
 from pidm_nav.agents.config import FRAME_NETWORKS, FROZEN, PIXELS, SMALL, AgentConfig, Counts, Preset, TrainConfig
-from pidm_nav.agents.idm import InverseDynamics
+from pidm_nav.agents.idm import InverseDynamics, future_use
+from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.networks import Array
-from pidm_nav.agents.predictors import Learned, Predictor
+from pidm_nav.agents.predictors import Predictor
 from pidm_nav.agents.registry import describe, make_part, register
-from pidm_nav.demos.dataset import DemoDataset
 
 
 @dataclass(frozen=True)
@@ -135,27 +135,18 @@ class PIDM(Agent):
         if self.config.predictor == "auto":
             self.config = replace(self.config, predictor="learned" if data.demos.goals_vary else "follow")
             self.make_predictor(self.config.predictor)
-        seen = self.predictor_data(data)
-        longest = max(len(episode) for episode in seen)
+        longest = max(len(episode) for episode in data.for_predictor())
         if self.horizon > longest:
             raise ValueError(f"horizon {self.horizon} is too long: no demonstration has more than {longest} steps")
-        if not self.observations.encoder_trainable:
+        if not self.observations.encoder_trainable:  # otherwise after training, when states are what they will be
             demos, *others = (self.observations.embedded(each) for each in (data.demos, *data.idm))
             self.idm.fit(self, self.config.horizons, demos, others)
-            self.fit_predictor(seen)
+            self.fit_predictor(data)
 
-    @staticmethod
-    def predictor_data(data: TrainingData) -> DemoDataset:
-        """Return what the predictor may learn from: demonstrations, without their actions."""
-        return DemoDataset.concatenate([each.without_actions() for each in (data.demos, *data.predictor)])
-
-    def fit_predictor(self, dataset: DemoDataset) -> None:
-        """Fit the predictor to demonstrations, or only its units where `loss` trains it."""
-        dataset = self.observations.embedded(dataset)
-        if self.learns_predictor:
-            self.predictor.measure(dataset, self.horizon)
-        else:
-            self.predictor.fit(dataset, self.horizon)
+    def fit_predictor(self, data: TrainingData) -> None:
+        """Fit the predictor to demonstrations, or only measure their units where `loss` trains it."""
+        learn = self.predictor.measure if self.learns_predictor else self.predictor.fit
+        learn(self.observations.embedded(data.for_predictor()), self.horizon)
 
     def predicted_futures(self, data: TrainingData) -> Tensor | None:
         """Return what the predictor says about demonstrations that it has not seen, for `train_on_predicted`."""
@@ -167,19 +158,9 @@ class PIDM(Agent):
     def after_training(self, data: TrainingData) -> None:
         """Fit the predictor to what a trained encoder of images makes of the demonstrations."""
         if self.observations.encoder_trainable:
-            self.fit_predictor(self.predictor_data(data))
+            self.fit_predictor(data)
         states, _, futures, *_ = self.observations.embedded(data.demos).transitions(self.horizon)
-        self.future_use = self._future_use(states, futures)
-
-    def _future_use(self, states: Array, futures: Array) -> float:
-        """Return the mean squared change of the action when its future is swapped, over the actions' variance.
-
-        The other future of a demonstrated state is where the change of another demonstrated step would lead.
-        """
-        rows, others = np.random.default_rng(0).integers(len(states), size=(2, 1000))
-        own = self.inverse_dynamics(states[rows], futures[rows])
-        other = self.inverse_dynamics(states[rows], states[rows] + futures[others] - states[others])
-        return float(np.square(own - other).mean() / max(own.var(axis=0).mean(), 1e-9))
+        self.future_use = future_use(self.inverse_dynamics, states, futures)
 
     def diagnostics(self) -> dict[str, Any]:
         """Return `future_use`: 0 if the agent ignores the predicted future, about 1 or more if it goes by it."""
@@ -204,9 +185,8 @@ class DeltaPIDM(PIDM):
     presets: ClassVar[Mapping[str, Preset]] = {
         name: replace(preset, options=PIDMConfig(**{**vars(preset.options), "idm": "delta", "predictor": "auto"}))
         for name, preset in PIDM.presets.items()
-    }
-    presets = {
-        **presets,
+        if name != "pixels"  # changes cannot be measured while a CNN is trained
+    } | {
         "fast": Preset(
             PIDMConfig(idm="delta", predictor="auto", loss="l1", **SMALL),
             TrainConfig(learning_rate=2e-3, steps=1500, batch_size=64),

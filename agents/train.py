@@ -55,7 +55,8 @@ def choose_preset(
     images = dataset[0].observations.ndim == 4
     kind = find_part("agent", agent)
     if name is None and images:
-        frames = settings.get("frames", kind.preset("pixels").options.frames)
+        usual = "pixels" if "pixels" in kind.presets else "frozen"
+        frames = settings.get("frames", kind.preset(usual).options.frames)
         name = "pixels" if is_trained(frames, encoder) else "frozen"
     preset: Preset = kind.preset(name or "fast", dataset.task)
     if (name in FRAME_PRESETS) != images:

@@ -157,9 +157,9 @@ def _is_image(space: spaces.Box) -> bool:
 
 def _check_env(env: gym.Env[Any, Any], name: str) -> None:
     """Refuse what agents cannot imitate in an environment, and wrappers under which no two episodes are alike."""
-    if not isinstance(env.action_space, spaces.Box):
+    if not isinstance(env.action_space, spaces.Box | spaces.Discrete):
         kind = type(env.action_space).__name__
-        raise ValueError(f"{name} has {kind} actions: only Box actions can be demonstrated and imitated")
+        raise ValueError(f"{name} has {kind} actions: only Box and Discrete actions can be demonstrated and imitated")
     seen = env.observation_space
     if isinstance(seen, spaces.Box) and seen.dtype == np.uint8 and len(seen.shape) > 1 and not _is_image(seen):
         raise ValueError(

@@ -311,7 +311,7 @@ def _limit(limits: Limits) -> None:
 
 
 def _run_inline() -> None:
-    from pidm_nav.agents.predictors import Learned
+    from pidm_nav.agents.learned import Learned
     from pidm_nav.commands import experiments
     from pidm_nav.experiments import engines, quickstart
 

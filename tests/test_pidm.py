@@ -12,8 +12,9 @@ from torch import nn
 from pidm_nav.agents import PIDM, Fit, PIDMConfig, TrainConfig, TrainingData, train
 from pidm_nav.agents.agent import make_agent
 from pidm_nav.agents.batches import Trajectories
+from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.networks import Encoder
-from pidm_nav.agents.predictors import Follow, Learned, Nearest, Oracle
+from pidm_nav.agents.predictors import Follow, Nearest, Oracle
 from pidm_nav.demos.dataset import DemoDataset, Episode
 
 OBSERVATION = spaces.Box(-10, 10, (2,), np.float32)

@@ -37,7 +37,7 @@ from pidm_nav import (
     train,
 )
 from pidm_nav.agents import BC
-from pidm_nav.agents.predictors import Learned
+from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.sb3 import GoalRatio, to_agent, to_policy, to_ppo
 from pidm_nav.cli import main
 from pidm_nav.tasks import unflatten

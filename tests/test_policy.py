@@ -16,8 +16,8 @@ from safetensors.torch import load, save
 
 import pidm_nav  # noqa: F401 (registers the ids)
 from pidm_nav.agents import AGENTS, BC, Agent, Predictor, TrainingData, load_agent, register, train
+from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.networks import Encoder
-from pidm_nav.agents.predictors import Learned
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pidm_nav.agents.batches import TrainingData
+from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.networks import Scale
-from pidm_nav.agents.predictors import Follow, Learned, Lookup, Nearest, Neighbors, Oracle, TimeIndexed
+from pidm_nav.agents.predictors import Follow, Lookup, Nearest, Neighbors, Oracle, TimeIndexed
 from pidm_nav.agents.retrieval import RetrievalBC, StateIndex
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.demos.collect import collect

@@ -25,7 +25,7 @@ class Play:
     """A policy that moves each axis of an action at random; the sticks and their chance go through `state`.
 
     Args:
-        task: a task, its name or any Gymnasium id with bounded Box actions; or a map of one's own.
+        task: a task, its name or any Gymnasium id with bounded Box or Discrete actions; or a map of one's own.
         seed: the seed of its chance.
         inertia: the part of a stick's deflection that stays from step to step, from 0 to below 1.
         env_kwargs: the environment's arguments, where it cannot be made without.
@@ -37,18 +37,24 @@ class Play:
         self.space: Any = spaces.Box(-1.0, 1.0, (2,))  # of any map
         if not isinstance(task, Layout):
             env = find_task(task).make(**env_kwargs)
-            self.space = env.action_space  # a Box: tasks refuse to make others
+            self.space = env.action_space
             env.close()
-        if not self.space.is_bounded():
+        if isinstance(self.space, spaces.Box) and not self.space.is_bounded():
             raise ValueError(f"{self.space} has no bounds to play within: give the environment bounded actions")
         self.seed, self.inertia = seed, inertia
         self.settings = {"expert": "play", "seed": seed, "inertia": inertia}
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
-    ) -> tuple[NDArray[np.float32], Any]:
+    ) -> tuple[NDArray[Any], Any]:
         """Return actions (N, A) for N observations, whatever they show, and the sticks for the next call."""
         rng, before = state or (np.random.default_rng(self.seed), None)
+        if isinstance(self.space, spaces.Discrete):  # a choice stays with the probability that sticks stay
+            choices = self.space.start + rng.integers(self.space.n, size=len(observation))
+            if before is not None:
+                stays = (rng.random(len(choices)) < self.inertia) & ~np.asarray(episode_start, dtype=bool)
+                choices = np.where(stays, before, choices)
+            return choices, (rng, choices)
         sticks = rng.standard_normal((len(observation), *self.space.shape))
         if before is not None:
             moved = self.inertia * before + np.sqrt(1 - self.inertia**2) * sticks

@@ -61,8 +61,7 @@ class Person(Player):
     def __init__(self, task: Task, env: VectorEnv[Any, Any, Any]) -> None:
         super().__init__(self, env)
         space = env.single_action_space
-        assert isinstance(space, spaces.Box)  # the registry refuses others
-        if len(space.shape) != 1 or space.shape[0] > len(task.sticks):
+        if not isinstance(space, spaces.Box) or len(space.shape) != 1 or space.shape[0] > len(task.sticks):
             raise ValueError(
                 f"an action of {task.name} has shape {space.shape}, and two sticks give at most {len(task.sticks)} "
                 "numbers: let a policy play it instead"

@@ -107,7 +107,8 @@ class Rollout:
         self._told |= told is not None
         self._tells_success |= told is not None and "goals_reached" not in self.infos
         self._success = self._success | (running & np.asarray(told, bool) if told is not None else False)
-        self._keep(actions=action, rewards=reward, success=self._success)
+        kept = action[:, None].astype(np.float32) if action.ndim == 1 else action  # a choice as one number
+        self._keep(actions=kept, rewards=reward, success=self._success)
         self._terminated |= running & terminated
         self._goals = np.where(running, self.goals_reached, self._goals)
         self._truncated |= running & truncated & ~terminated
@@ -189,17 +190,22 @@ def check_policy(policy: Policy) -> None:
 
 
 def act(policy: Policy, seen: Array, memory: Any, begins: Array, space: Any) -> tuple[Array, Any]:
-    """Return a policy's actions (N, A), inside their space, and what it wants to remember."""
+    """Return a policy's actions (N, A) in their space, or (N,) choices, and what the policy wants to remember."""
     made = policy.predict(seen, memory, begins, deterministic=True)
     if not isinstance(made, tuple) or len(made) != 2:
         raise ValueError(f"{type(policy).__name__}.predict did not return a pair: return actions and state")
-    actions = np.asarray(made[0], np.float32)
+    choices = isinstance(space, spaces.Discrete)
+    actions = np.asarray(made[0], np.int64 if choices else np.float32)
+    if choices and actions.shape == (len(begins), 1):  # as episodes record them
+        actions = actions[:, 0]
     if actions.shape != (wanted := (len(begins), *space.shape)):
         raise ValueError(
             f"{type(policy).__name__}.predict returned actions of shape {actions.shape} for observations of shape "
             f"{np.shape(seen)}: return {wanted}, one row per episode"
         )
-    return np.clip(actions, space.low, space.high), made[1]
+    if choices and not all(map(space.contains, actions)):
+        raise ValueError(f"{type(policy).__name__}.predict returned {actions.tolist()}: return numbers of {space}")
+    return actions if choices else np.clip(actions, space.low, space.high), made[1]
 
 
 def rollout(
