@@ -35,7 +35,6 @@ from pidm_nav.agents import (
     train,
 )
 from pidm_nav.agents.agent import find_device, make_agent
-from pidm_nav.agents.batches import Trajectories
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
@@ -83,17 +82,25 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+OWN: dict[str, dict[str, Any]] = {
+    "chunking": {"chunk": 2, "steps": 600},  # longer chunks learn this narrow gap worse
+    "diffusion": {"steps": 800},
+    "recurrent-bc": {"batch_size": 256, "sequence": 8},
+    "recurrent-pidm": {"batch_size": 256, "sequence": 8},
+}
+
+
 @pytest.mark.parametrize("agent", list(AGENTS))
 def test_every_agent_learns_a_small_task(agent: str, rooms: DemoDataset) -> None:
     layout = rooms.source["env_kwargs"]["layout"]
-    own = {"chunk": 2} if agent == "chunking" else {}  # longer chunks learn this narrow gap worse
-    trained = train(agent, rooms, steps=400, batch_size=64, **SMALL, **own)
-    result = evaluate(trained, "custom", episodes=20, seed=1, max_steps=150, layout=layout)
-    untrained = train(agent, rooms, steps=1, batch_size=64, **SMALL)
-    assert result.mean_goal_ratio > 0.8
-    if trained.trainable and agent == "bc":
-        start = evaluate(untrained, "custom", episodes=20, seed=1, max_steps=150, layout=layout)
-        assert start.mean_goal_ratio < 0.5
+    settings = {"steps": 400, "batch_size": 64, **SMALL, **OWN.get(agent, {})}
+    trained, untrained = (
+        evaluate(train(agent, rooms, **{**settings, **changes}), "custom", 20, seed=1, max_steps=150, layout=layout)
+        for changes in ({}, {"steps": 1})
+    )
+    assert trained.mean_goal_ratio >= 0.8
+    if AGENTS[agent].trainable:
+        assert untrained.mean_goal_ratio < 0.5
 
 
 @pytest.mark.parametrize("agent", ["bc", "pidm"])
@@ -263,7 +270,7 @@ def test_a_number_is_refused_in_a_sentence_or_can_be_trained_with(
                 agent = train("pidm", dataset[:1], **settings)
             except ValueError as error:
                 refused += 1
-                assert "\n" not in str(error) and str(given).strip("(,)") in str(error)
+                assert "\n" not in str(error) and (name in str(error) or str(given).strip("(,)") in str(error))
             else:
                 assert all(tensor.isfinite().all() for tensor in weights(agent).values())
     assert refused >= len(HOSTILE)  # none of them is both a number and a list
@@ -429,16 +436,15 @@ ON_DEVICE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_a_step_stays_on_the_device(name: str, dataset: DemoDataset) -> None:
+def test_a_step_stays_on_the_device(name: str, dataset: DemoDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch's meta device computes no numbers, but refuses to mix devices, and to bring a tensor back."""
     preset = choose_preset(name, dataset, **STOPPED, **ON_DEVICE[name])
-    here, there = (
-        Fit(make_agent(AGENTS[name], dataset_spaces(dataset), preset.options), dataset, preset.training) for _ in "ab"
-    )
-    here.step(here.agent.loss(next(here.batches()), here.rng))
-    there.agent.to("meta")
-    there.trajectories = Trajectories(there.agent, TrainingData(dataset))
-    there.optimizer = type(there.optimizer)(there.parameters)
+    agents = [make_agent(AGENTS[name], dataset_spaces(dataset), preset.options) for _ in range(2)]
+    here = Fit(agents[0], dataset, preset.training)
+    here.step(agents[0].loss(next(here.batches()), here.rng))
+    agents[1].prepare(TrainingData(dataset))  # which looks at numbers
+    monkeypatch.setattr(agents[1], "prepare", lambda data: None)
+    there = Fit(agents[1].to("meta"), dataset, preset.training)
     there.resume(here.state())  # which was written on the CPU
     loss = there.step(there.agent.loss(next(there.batches()), there.rng))
     kept = [there.trajectories.actions, there.trajectories.states.values, loss, *there.state().values()]
@@ -587,7 +593,10 @@ def test_the_commands_train_and_evaluate(
         (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
         (["--agent", "bc", "--demos", demos, "--seed", "-1"], "seed is -1: expected `int` >= 0"),
         (["--agent", "bc", "--demos", demos, "--steps", "nan"], "error: --steps: 'nan' is not a whole number"),
-        (["--agent", "bc", "--demos", demos, "--encoder-sizes", "40000", "30000"], "at most 100,000,000 are allowed"),
+        (
+            ["--agent", "bc", "--demos", demos, "--encoder-sizes", "40000"],
+            "encoder_sizes is (40000,): expected `int` <= 8192",
+        ),
     ):
         with pytest.raises(SystemExit):
             main(["train", *words, "--out", str(tmp_path / "other")])
