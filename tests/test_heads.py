@@ -139,5 +139,5 @@ def test_ppo_goes_on_with_choices(name: str, walks: DemoDataset) -> None:
 
 
 def test_diffusion_refuses_choices_in_a_sentence(walks: DemoDataset) -> None:
-    with pytest.raises(ValueError, match="diffusion needs continuous actions, not Discrete.*: train bc or chunking"):
+    with pytest.raises(ValueError, match=r"diffusion needs continuous actions, not Discrete.*: train bc or chunking"):
         train("diffusion", walks, env_spaces=(OBSERVATION, CHOICES), **SMALL)
