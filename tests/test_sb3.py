@@ -104,7 +104,7 @@ def test_actions_of_another_width() -> None:
 
 def test_a_plain_model_of_stable_baselines_is_a_policy() -> None:
     model = PPO("MlpPolicy", ENV_ID, n_steps=16, batch_size=16, seed=0)
-    result = evaluate(model, "four-room", 3, max_steps=10)
+    result = evaluate(model, "four-room", 3, seed=0, max_steps=10)
     demos = collect(model, "four-room", 3, max_steps=10)
     assert len(result.episodes) == 3 and demos.source["made_by"] == "PPO"
     for one, other in zip(result.episodes, demos, strict=True):
