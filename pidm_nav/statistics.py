@@ -62,6 +62,11 @@ def estimate_mean(
     return Mean(value, low, high, 2 * _tail(abs(value), error, len(means)), len(means))
 
 
+def interval_text(low: float, high: float, form: str = ".3f") -> str:
+    """Return an interval in parentheses, after a space; nothing where a single unit has none."""
+    return "" if math.isnan(low) else f" ({low:{form}} to {high:{form}})"
+
+
 def equivalence_p(values: ArrayLike, margin: float, units: Sequence[Hashable] | None = None) -> float:
     """Return p of the two one-sided t-tests (TOST) that the mean of paired differences lies within +-margin."""
     means = _unit_means(values, units)

@@ -252,7 +252,9 @@ def test_evaluate_says_what_was_reached(agent, capsys):
     run("evaluate", agent, "--episodes", 1, "--per-episode", "--noise-std", 0)
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == ["seed", "goal_ratio", "success", "length", "return"]
-    assert "of the goals reached" in shown[2] and "% of 1 episode complete, 200 steps on average" in shown[2]
+    assert (
+        "of the goals reached" in shown[2] and "% of the episodes complete; 1 episode, 200 steps on average" in shown[2]
+    )
 
 
 def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, refused):

@@ -299,7 +299,7 @@ def test_hostile_numbers_are_a_sentence_or_work(value):
 
 def test_results_are_worth_printing():
     result = evaluate(AStarExpert("zigzag"), "zigzag", episodes=2)
-    assert repr(result) == "EvalResult(zigzag, 2 episodes, goal ratio 1.000 [1.000, 1.000], success 1.00)"
+    assert repr(result) == "EvalResult(zigzag, 2 episodes, goal ratio 1.000 (1.000 to 1.000), success 1.00)"
     assert "2 episodes" in repr(collect(AStarExpert("zigzag"), "zigzag", 2)) and "seed 1000000" in repr(
         result.episodes[0]
     )

@@ -20,6 +20,7 @@ from pidm_nav.rollouts.comparison import Comparison, check_same_world
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.rollouts.rollout import Policy, episode_seeds, rollout
 from pidm_nav.seeds import TEST
+from pidm_nav.statistics import interval_text
 from pidm_nav.tasks import Metric, Task, find_task
 from pidm_nav.video import check_video_name, require_display
 
@@ -200,9 +201,9 @@ def _check_spaces(name: str, agent: Agent, trained_on: Task, task: Task, argumen
 
 def _say_result(name: str, result: EvalResult, seconds: float) -> None:
     low, high = result.interval
-    reached = f"{result.metric} {result.scores.mean():.3f} ({low:.3f} to {high:.3f})"
+    reached = f"{result.metric} {result.scores.mean():.3f}{interval_text(low, high)}"
     if result.metric == "goal ratio":
-        reached = f"{result.mean_goal_ratio:.1%} of the goals reached ({low:.1%} to {high:.1%}), "
+        reached = f"{result.mean_goal_ratio:.1%} of the goals reached{interval_text(low, high, '.1%')}, "
         reached += f"{result.success_rate:.0%} of the episodes complete"
     played = f"{counted(len(result.endings), 'episode')}, {result.length.mean():.0f} steps on average"
     say(f"{name} on {result.task.name}: {reached}; {played}; took {seconds:.1f} s")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pidm_nav.console import counted
 from pidm_nav.rollouts.episode import Plottable
 from pidm_nav.rollouts.evaluation import EvalResult
-from pidm_nav.statistics import estimate_mean, holm
+from pidm_nav.statistics import estimate_mean, holm, interval_text
 from pidm_nav.tasks import OBSERVED, Metric, Task
 from pidm_nav.video import Clip, side_by_side, write_video
 
@@ -98,15 +98,16 @@ class Comparison(Plottable):
         name = next(iter(self.results))
         rows = []
         for row in self.table():
-            shown = {"agent": row["agent"], self.metric: f"{row['mean']:.3f} ({row['low']:.3f} to {row['high']:.3f})"}
+            shown = {"agent": row["agent"], self.metric: f"{row['mean']:.3f}{interval_text(row['low'], row['high'])}"}
             if self.metric == "goal ratio":
                 shown["success"] = f"{row['success']:.0%}"
             shown["steps"] = f"{row['length']:.0f}"
             if len(self.results) > 1:
                 columns = (f"difference from {name}", "p")
-                difference = "{difference:+.3f} ({difference_low:+.3f} to {difference_high:+.3f})"
-                texts = (difference.format(**row), f"{row['p']:.2g}") if "p" in row else ("", "")
-                shown |= dict(zip(columns, texts, strict=True))
+                shown |= dict.fromkeys(columns, "")
+                if "p" in row:
+                    interval = interval_text(row["difference_low"], row["difference_high"], "+.3f")
+                    shown |= {columns[0]: f"{row['difference']:+.3f}{interval}", "p": f"{row['p']:.2g}"}
             rows.append(shown)
         return rows
 

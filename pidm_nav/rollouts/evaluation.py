@@ -16,7 +16,7 @@ from pidm_nav.limits import check_number
 from pidm_nav.rollouts.episode import Episode, Plottable
 from pidm_nav.rollouts.rollout import Ending, Policy, Progress, Rollout, episode_seeds, rollout
 from pidm_nav.seeds import TEST
-from pidm_nav.statistics import estimate_mean
+from pidm_nav.statistics import estimate_mean, interval_text
 from pidm_nav.tasks import Metric, Task, find_task
 from pidm_nav.video import Clip, write_video
 from pidm_nav.world2d.layout import Layout
@@ -94,8 +94,7 @@ class EvalResult(Plottable):
         return low, high
 
     def __repr__(self) -> str:
-        low, high = self.interval
-        score = f"{self.metric} {self.scores.mean():.3f} [{low:.3f}, {high:.3f}]"
+        score = f"{self.metric} {self.scores.mean():.3f}{interval_text(*self.interval)}"
         success = f", success {self.success_rate:.2f}" if self.metric == "goal ratio" else ""
         return f"EvalResult({self.task.name}, {len(self.endings)} episodes, {score}{success})"
 
