@@ -96,7 +96,7 @@ class Sweep(library.Sweep):
         find_device(self.device)
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
-        check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, whole=False)
+        check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, integer=False)
         index, _, count = self.shard.partition("/")
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
