@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pidm_nav.ordered_goals import OrderedGoalsEnv, RenderMode, read_action
 from pidm_nav.world2d.physics import SPEED, touches_one
 from pidm_nav.world2d.state import REACHED, split_state
-from pidm_nav.world2d.world import ChangeableWorld, FloatArray, ObsType, State, World, check_options
+from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
 
 
 class NavEnv(ChangeableWorld, OrderedGoalsEnv):
@@ -129,7 +129,7 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
             raise ResetNeeded("step() needs a running episode: call reset() first")
         velocity = read_action(action, ("velocity along x", "velocity along y"))
         if not self._noise:
-            self._noise = self.world.draw_noise([self.np_random])[0, ::-1].tolist()
+            self._noise = (self.np_random.standard_normal((NOISE_BLOCK, 2)) * self.world.noise_std)[::-1].tolist()
         start = self._x, self._y
         x, y = self.world.physics.move_one(*start, velocity, self._noise.pop(), self._change_velocity)
         self._last, self._x, self._y = start, x, y

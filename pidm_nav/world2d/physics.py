@@ -23,7 +23,7 @@ from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 SPEED = 20.0  # pixels per step at a velocity of 1
 MAX_PUSHES = 100  # an agent that is still inside a wall after so many pushes stays where it was
 PAD = MARGIN + 2  # pixels around the room that the tables cover, so that no lookup is out of range
-FEW = 8  # agents for which a loop over numbers is faster than arrays
+FEW = 16  # agents for which a loop over numbers is faster than arrays
 
 FloatArray = NDArray[np.float64]
 ChangeVelocity = Callable[[FloatArray, FloatArray], FloatArray]
@@ -66,23 +66,23 @@ class Physics:
             velocity_x, velocity_y = change_velocity(np.array([x, y]), np.array([velocity_x, velocity_y])).tolist()
         new_x = round(_clip(x + SPEED * velocity_x, 0.0, self.max_x) * 1000.0) / 1000.0
         new_y = round(_clip(y + SPEED * velocity_y, 0.0, self.max_y) * 1000.0) / 1000.0
-        if self._tables.solid_bytes[self._tables.index(new_x, new_y)]:
+        if self._tables.solid_view[self._tables.index(new_x, new_y)]:
             return self._push_one(x, y, new_x, new_y, MAX_PUSHES)
         return new_x, new_y
 
     def _push_one(self, x: float, y: float, new_x: float, new_y: float, tries: int) -> tuple[float, float]:
         """Push one agent that came from (x, y) until it is free; one that never gets free stays at (x, y)."""
-        tables, visited = self._tables, set()
-        for _ in range(tries):
+        push, solid, height = self._tables.push_view, self._tables.solid_view, self._tables.height
+        visited = set()
+        for _ in range(tries + 1):
+            index = (round(new_x) + PAD) * height + round(new_y) + PAD
+            if not solid[index]:
+                return new_x, new_y
             if (new_x, new_y) in visited:
                 break  # pushed around in a circle: it never gets free
             visited.add((new_x, new_y))
-            index = tables.index(new_x, new_y)
-            push_x, push_y = tables.pushes[index].tolist()
-            new_x -= ((new_x > x) - (new_x < x)) * push_x
-            new_y -= ((new_y > y) - (new_y < y)) * push_y
-            if not tables.solid_bytes[tables.index(new_x, new_y)]:
-                return new_x, new_y
+            new_x -= ((new_x > x) - (new_x < x)) * push[index, 0]
+            new_y -= ((new_y > y) - (new_y < y)) * push[index, 1]
         return x, y
 
     def move_many(
@@ -124,8 +124,9 @@ class Physics:
             index = self._tables.indices(pushed)
             still = solid.take(index).nonzero()[0]
             inside, index = inside.take(still), index.take(still)
-        for row in inside.tolist():
-            new[row] = self._push_one(*position[row].tolist(), *new[row].tolist(), tries)
+        if len(inside):
+            pairs = zip(position[inside].tolist(), new[inside].tolist(), strict=True)
+            new[inside] = [self._push_one(*old, *moved, tries) for old, moved in pairs]
 
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether boxes centered on (..., 2) positions overlap a wall; far outside the room none does."""
@@ -159,7 +160,8 @@ class PushTables(NamedTuple):
 
     pushes: NDArray[np.uint8]  # (pixels, 2) pushes along x and y
     solid: NDArray[np.bool_]  # (pixels,) whether there is one
-    solid_bytes: memoryview  # the same, which is faster to index with one number
+    push_view: memoryview  # the same two, which are faster to index with a number
+    solid_view: memoryview
     height: int  # pixels of a column, with the padding
 
     def index(self, x: float, y: float) -> int:
@@ -168,8 +170,11 @@ class PushTables(NamedTuple):
 
     def indices(self, positions: FloatArray) -> NDArray[np.intp]:
         """Return the same for boxes at (..., 2)."""
-        pixels = np.rint(positions) + PAD
-        return np.asarray(pixels[..., 0] * self.height + pixels[..., 1], np.intp)
+        pixels = np.rint(positions)
+        index = pixels[..., 0] * self.height
+        index += pixels[..., 1]
+        index += PAD * (self.height + 1)
+        return np.asarray(index, np.intp)
 
 
 @cache_by_bytes(lambda tables: tables.pushes.nbytes + tables.solid.nbytes)  # environments on the same map share them
@@ -185,4 +190,4 @@ def _push_tables(layout: Layout) -> PushTables:
     pushes = pushes.reshape(-1, 2)
     solid = pushes.any(axis=1)
     pushes.flags.writeable = solid.flags.writeable = False
-    return PushTables(pushes, solid, memoryview(solid), height + 2 * PAD)
+    return PushTables(pushes, solid, memoryview(pushes), memoryview(solid), height + 2 * PAD)

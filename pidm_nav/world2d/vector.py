@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.limits import MAX_BATCH, MAX_ROWS, MAX_STEPS, check_number
 from pidm_nav.world2d.physics import SPEED, touches_many
-from pidm_nav.world2d.state import GOAL_X, GOAL_Y, REACHED, split_state, state_size
+from pidm_nav.world2d.state import REACHED, split_state, state_size
 from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
 
 BoolArray = NDArray[np.bool_]
@@ -90,10 +90,11 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         self._begun = False  # whether there has been a reset
         self._rngs: dict[int, np.random.Generator] = {}  # one per row, made when they are first needed
         self._seeds: dict[int, int] = {}  # what they were made from
-        self._noise = np.zeros((NOISE_BLOCK * num_envs, 2))  # the noise of all rows in a step, then of the next step
-        self._next_noise = self._every + len(self._noise)  # where each row's next noise is: its block is used up
+        self._noise = np.zeros((num_envs, NOISE_BLOCK, 2))  # each row's block, in units of noise_std
+        self._noise_step = np.full(num_envs, NOISE_BLOCK)  # steps of its block that each row has used: all of them
         self._position = np.zeros((num_envs, 2))
         self._last_position = self._position  # one step before
+        self._goals = np.zeros((num_envs, self.layout.num_goals, 2))
         self._goal = np.zeros((num_envs, 2))  # the current goal of each row
         self._goals_reached = np.zeros(num_envs, np.int64)
         self._state = np.zeros((num_envs, state_size(self.layout.num_goals)), np.float32)
@@ -182,19 +183,15 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
 
     def _move(self, actions: FloatArray, idle: IntArray) -> IntArray:
         """Move every row that is not idle; return the rows that have reached their goal by it."""
-        used_up = self._next_noise >= len(self._noise)
-        used_up[idle] = False  # a new episode draws where it begins before it draws noise
-        if used_up.any():
-            self._draw_noise(np.flatnonzero(used_up))
-        noise = self._noise.take(self._next_noise, axis=0, mode="clip")  # an idle row may be past its block
+        noise = self._draw_noise(idle)
         position = self.world.physics.move_many(self._position, actions, noise, self._change_velocity)
         touched = touches_many(position, self._goal)
         if idle.size:
             position[idle], touched[idle] = self._position[idle], False
             self._steps[idle] -= 1
-            self._next_noise[idle] -= self.num_envs
+            self._noise_step[idle] -= 1
         self._steps += 1
-        self._next_noise += self.num_envs
+        self._noise_step += 1
         self._last_position, self._position = self._position, position
         self._state[:, 0], self._state[:, 1] = position[:, 0], position[:, 1]
         reached: IntArray = touched.nonzero()[0]
@@ -207,12 +204,17 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
     def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> NDArray[np.floating[Any]]:
         return self.change_velocity(position, velocity, (position - self._last_position) / SPEED)
 
-    def _draw_noise(self, rows: IntArray) -> None:
-        """Give rows new blocks of noise."""
-        blocks = self._noise.reshape(NOISE_BLOCK, self.num_envs, 2)
-        for some in np.array_split(rows, -(-len(rows) // 64)):  # so few that they fit into the CPU's cache
-            blocks[:, some] = self.world.draw_noise([self._rngs[row] for row in some.tolist()]).swapaxes(0, 1)
-        self._next_noise[rows] = rows
+    def _draw_noise(self, idle: IntArray) -> FloatArray:
+        """Return this step's noise (N, 2), drawing new blocks where they are used up."""
+        used_up = self._noise_step == NOISE_BLOCK
+        used_up[idle] = False  # a new episode draws where it begins before it draws noise
+        for row in used_up.nonzero()[0].tolist():
+            self._rngs[row].standard_normal(out=self._noise[row])
+            self._noise_step[row] = 0
+        index = self._every * NOISE_BLOCK + self._noise_step
+        noise = self._noise.reshape(-1, 2).take(index, axis=0, mode="clip")  # an idle row may be past its block
+        noise *= self.world.physics.noise_std
+        return noise
 
     def _begin(self, rows: IntArray, states: list[State] | None = None) -> None:
         """Begin episodes in these rows; each row draws its own state only where they differ."""
@@ -226,17 +228,13 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
     def _place(self, rows: IntArray, states: list[State]) -> None:
         """Put rows into states: one for each of them, or one for all."""
         self._state[rows] = states
-        position, _, self._goals_reached[rows] = split_state(np.array(states))
+        position, self._goals[rows], self._goals_reached[rows] = split_state(np.array(states))
         self._position[rows] = self._last_position[rows] = position
         self._aim(rows)
 
     def _aim(self, rows: IntArray) -> None:
         """Look up the current goal of these rows, which is the last one once all are reached."""
-        goals = np.minimum(self._goals_reached[rows], self.layout.num_goals - 1)
-        self._goal[rows, 0], self._goal[rows, 1] = (
-            self._state[:, GOAL_X][rows, goals],
-            self._state[:, GOAL_Y][rows, goals],
-        )
+        self._goal[rows] = self._goals[rows, np.minimum(self._goals_reached[rows], self.layout.num_goals - 1)]
 
     def _check_states(self, states: Any, rows: IntArray) -> list[State]:
         """Return the states of these rows, given one for all or one for each row of the environment."""
@@ -255,7 +253,7 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         for row in rows.tolist():
             if seeds[row] is not None or row not in self._rngs:
                 self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-                self._next_noise[row] = len(self._noise) + row
+                self._noise_step[row] = NOISE_BLOCK
 
     def _read_actions(self, actions: Any) -> FloatArray:
         """Return all actions (N, 2), clipped to [-1, 1]."""

@@ -22,7 +22,11 @@ ObsType = Literal["state", "pixels"]
 State = NDArray[np.float32]  # (D,) or (N, D), as in state.py
 FloatArray = NDArray[np.float64]
 
-NOISE_BLOCK = 256  # steps of noise that each row draws at a time, so that no step calls every row's generator
+NOISE_BLOCK = 200
+"""Steps of noise that a generator draws at a time, because each call costs more than the numbers.
+
+The noise comes from `Generator.standard_normal`, which gives the same numbers on every CPU. NumPy's log, cos and sin of
+arrays do not: they are computed by different instructions on different CPUs."""
 
 
 @dataclass(frozen=True)
@@ -105,18 +109,6 @@ class World:
         if self.random_start:
             start = self._free_place(rng, goals, "start")
         return join_state(start, goals, 0)
-
-    def draw_noise(self, rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
-        """Draw (len(rngs), NOISE_BLOCK, 2) numbers from N(0, noise_std), each row from its own generator.
-
-        The generator's own normals are the same on every CPU. NumPy's log, cos and sin of arrays are not: they are
-        computed by different instructions on different CPUs.
-        """
-        noise = np.empty((len(rngs), NOISE_BLOCK, 2))
-        for rng, block in zip(rngs, noise, strict=True):
-            rng.standard_normal(out=block)
-        noise *= self.physics.noise_std
-        return noise
 
     def observe(self, states: State) -> NDArray[Any]:
         """Return fresh observations of (D,) or (N, D) states."""
