@@ -28,7 +28,9 @@ P = ParamSpec("P")
 Made = TypeVar("Made")
 
 
-def cache_by_bytes(nbytes: Callable[[Made], int], limit: int = CACHE_BYTES) -> Callable[..., Callable[..., Made]]:
+def cache_by_bytes(
+    nbytes: Callable[[Any], int], limit: int = CACHE_BYTES
+) -> Callable[[Callable[P, Made]], Callable[P, Made]]:
     """Decorate a function to keep the results that were used last, as many as have `limit` bytes together."""
 
     def decorate(make: Callable[P, Made]) -> Callable[P, Made]:

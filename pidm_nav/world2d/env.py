@@ -93,9 +93,9 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
         random_start: bool = False,
         random_goals: bool = False,
     ) -> None:
-        dynamics = noise_std, clip_noise, deadzone
         observed = obs_type, image_size, observe_goals, relative_goals
-        self.world = World(task, layout, room_size, goal_order, *dynamics, *observed, random_start, random_goals)
+        settings: Any = noise_std, clip_noise, deadzone, *observed, random_start, random_goals
+        self.world = World(task, layout, room_size, goal_order, *settings)
         self.layout = self.world.map
         super().__init__(task or "custom", self.layout.num_goals, render_mode)
         self.observation_space = self.make_observation_space()
@@ -170,5 +170,5 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
         self._goals = goals.tolist()
         self._state, self._goals_reached, self._trace = state, int(reached), [(self._x, self._y)]
 
-    def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> NDArray[np.floating[Any]]:
+    def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> FloatArray:
         return self.change_velocity(position, velocity, (position - self._last) / SPEED)

@@ -11,7 +11,7 @@ A push depends only on the pixel at the center of the box, so all pushes are tab
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,8 +53,8 @@ class Physics:
         self,
         x: float,
         y: float,
-        action: tuple[float, float],
-        noise: tuple[float, float],
+        action: Sequence[float],
+        noise: Sequence[float],
         change_velocity: ChangeVelocity | None = None,
     ) -> tuple[float, float]:
         """Return the position of one agent after a step."""
@@ -66,23 +66,24 @@ class Physics:
             velocity_x, velocity_y = change_velocity(np.array([x, y]), np.array([velocity_x, velocity_y])).tolist()
         new_x = round(_clip(x + SPEED * velocity_x, 0.0, self.max_x) * 1000.0) / 1000.0
         new_y = round(_clip(y + SPEED * velocity_y, 0.0, self.max_y) * 1000.0) / 1000.0
-        if self._tables.solid_view[self._tables.index(new_x, new_y)]:
-            return self._push_one(x, y, new_x, new_y, MAX_PUSHES)
+        if self._tables.solid_view[self._tables.pixel(new_x, new_y)]:
+            return self._push_one((x, y), (new_x, new_y), MAX_PUSHES)
         return new_x, new_y
 
-    def _push_one(self, x: float, y: float, new_x: float, new_y: float, tries: int) -> tuple[float, float]:
-        """Push one agent that came from (x, y) until it is free; one that never gets free stays at (x, y)."""
+    def _push_one(self, start: Sequence[float], new: Sequence[float], tries: int) -> tuple[float, float]:
+        """Push one agent that came from `start` until it is free; one that never gets free stays there."""
+        (x, y), (new_x, new_y) = start, new
         push, solid, height = self._tables.push_view, self._tables.solid_view, self._tables.height
         visited = set()
         for _ in range(tries + 1):
-            index = (round(new_x) + PAD) * height + round(new_y) + PAD
-            if not solid[index]:
+            pixel = (round(new_x) + PAD) * height + round(new_y) + PAD
+            if not solid[pixel]:
                 return new_x, new_y
             if (new_x, new_y) in visited:
                 break  # pushed around in a circle: it never gets free
             visited.add((new_x, new_y))
-            new_x -= ((new_x > x) - (new_x < x)) * push[index, 0]
-            new_y -= ((new_y > y) - (new_y < y)) * push[index, 1]
+            new_x -= ((new_x > x) - (new_x < x)) * push[pixel, 0]
+            new_y -= ((new_y > y) - (new_y < y)) * push[pixel, 1]
         return x, y
 
     def move_many(
@@ -112,29 +113,29 @@ class Physics:
 
     def _push_many(self, position: FloatArray, new: FloatArray) -> None:
         """Push (N, 2) agents that came from `position` out of the walls, in place: all at once, the last few singly."""
-        pushes, solid, index = self._tables.pushes, self._tables.solid, self._tables.indices(new)
-        inside = solid.take(index).nonzero()[0]
-        index = index.take(inside)
+        pushes, solid, pixel = self._tables.pushes, self._tables.solid, self._tables.pixels(new)
+        inside = solid.take(pixel).nonzero()[0]
+        pixel = pixel.take(inside)
         tries = MAX_PUSHES
         while len(inside) > FEW and tries:
             tries -= 1
             pushed = new.take(inside, axis=0)
-            pushed -= np.sign(pushed - position.take(inside, axis=0)) * pushes.take(index, axis=0)
+            pushed -= np.sign(pushed - position.take(inside, axis=0)) * pushes.take(pixel, axis=0)
             new[inside] = pushed
-            index = self._tables.indices(pushed)
-            still = solid.take(index).nonzero()[0]
-            inside, index = inside.take(still), index.take(still)
+            pixel = self._tables.pixels(pushed)
+            still = solid.take(pixel).nonzero()[0]
+            inside, pixel = inside.take(still), pixel.take(still)
         if len(inside):
             pairs = zip(position[inside].tolist(), new[inside].tolist(), strict=True)
-            new[inside] = [self._push_one(*old, *moved, tries) for old, moved in pairs]
+            new[inside] = [self._push_one(start, moved, tries) for start, moved in pairs]
 
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether boxes centered on (..., 2) positions overlap a wall; far outside the room none does."""
         room = np.array(self.layout.room_size) + PAD - 1
-        return np.asarray(self._tables.solid[self._tables.indices(np.clip(positions, -PAD, room))])
+        return np.asarray(self._tables.solid[self._tables.pixels(np.clip(positions, -PAD, room))], np.bool_)
 
 
-def touches_one(x: float, y: float, goal: tuple[float, float]) -> bool:
+def touches_one(x: float, y: float, goal: Sequence[float]) -> bool:
     """Return whether the box of one agent overlaps its goal's."""
     return abs(round(x) - goal[0]) < BOX and abs(round(y) - goal[1]) < BOX
 
@@ -160,21 +161,21 @@ class PushTables(NamedTuple):
 
     pushes: NDArray[np.uint8]  # (pixels, 2) pushes along x and y
     solid: NDArray[np.bool_]  # (pixels,) whether there is one
-    push_view: memoryview  # the same two, which are faster to index with a number
+    push_view: memoryview  # the same two, which are faster to look up with a number
     solid_view: memoryview
     height: int  # pixels of a column, with the padding
 
-    def index(self, x: float, y: float) -> int:
+    def pixel(self, x: float, y: float) -> int:
         """Return the index of the pixel at the center of a box."""
         return (round(x) + PAD) * self.height + round(y) + PAD
 
-    def indices(self, positions: FloatArray) -> NDArray[np.intp]:
+    def pixels(self, positions: NDArray[Any]) -> NDArray[np.intp]:
         """Return the same for boxes at (..., 2)."""
-        pixels = np.rint(positions)
-        index = pixels[..., 0] * self.height
-        index += pixels[..., 1]
-        index += PAD * (self.height + 1)
-        return np.asarray(index, np.intp)
+        centers = np.rint(positions)
+        pixels = centers[..., 0] * self.height
+        pixels += centers[..., 1]
+        pixels += PAD * (self.height + 1)
+        return np.asarray(pixels, np.intp)
 
 
 @cache_by_bytes(lambda tables: tables.pushes.nbytes + tables.solid.nbytes)  # environments on the same map share them
@@ -187,7 +188,6 @@ def _push_tables(layout: Layout) -> PushTables:
         vertical = wide > high  # a wide, flat overlap asks for a vertical push
         asked = np.stack([np.where(vertical, 0, wide + 1), np.where(vertical, high + 1, 0)], axis=-1)
         pushes[columns, lines] = np.maximum(pushes[columns, lines], asked)
-    pushes = pushes.reshape(-1, 2)
-    solid = pushes.any(axis=1)
-    pushes.flags.writeable = solid.flags.writeable = False
-    return PushTables(pushes, solid, memoryview(pushes), memoryview(solid), height + 2 * PAD)
+    pairs, solid = pushes.reshape(-1, 2), np.asarray(pushes.any(axis=-1)).reshape(-1)
+    pairs.flags.writeable = solid.flags.writeable = False
+    return PushTables(pairs, solid, pairs.data, solid.data, height + 2 * PAD)

@@ -60,9 +60,9 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         random_start: bool = False,
         random_goals: bool = False,
     ) -> None:
-        dynamics = noise_std, clip_noise, deadzone
         observed = obs_type, image_size, observe_goals, relative_goals
-        self.world = World(task, layout, room_size, goal_order, *dynamics, *observed, random_start, random_goals)
+        settings: Any = noise_std, clip_noise, deadzone, *observed, random_start, random_goals
+        self.world = World(task, layout, room_size, goal_order, *settings)
         self.layout = self.world.map
         check_number("num_envs", num_envs, 1, MAX_ROWS)
         max_episode_steps = None if max_episode_steps == -1 else max_episode_steps  # as `gym.make` takes it
@@ -136,10 +136,10 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[Any], NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
         """Move every row once."""
-        actions = self._read_actions(actions)
+        velocities = self._read_actions(actions)
         idle = self._ended.nonzero()[0]  # rows whose action does not count
         goal = self._goal.copy() if self._changes_reward else self._goal
-        reached = self._move(actions, idle)
+        reached = self._move(velocities, idle)
         rewards, reached_goal = np.zeros(self.num_envs), np.full(self.num_envs, -1)
         rewards[reached] = 1.0
         reached_goal[reached] = self._goals_reached[reached] - 1
@@ -201,7 +201,7 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
             self._aim(reached)
         return reached
 
-    def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> NDArray[np.floating[Any]]:
+    def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> FloatArray:
         return self.change_velocity(position, velocity, (position - self._last_position) / SPEED)
 
     def _draw_noise(self, idle: IntArray) -> FloatArray:
@@ -212,7 +212,9 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
             self._rngs[row].standard_normal(out=self._noise[row])
             self._noise_step[row] = 0
         index = self._every * NOISE_BLOCK + self._noise_step
-        noise = self._noise.reshape(-1, 2).take(index, axis=0, mode="clip")  # an idle row may be past its block
+        noise: FloatArray = self._noise.reshape(-1, 2).take(
+            index, axis=0, mode="clip"
+        )  # an idle row may be past its block
         noise *= self.world.physics.noise_std
         return noise
 
@@ -238,7 +240,11 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
 
     def _check_states(self, states: Any, rows: IntArray) -> list[State]:
         """Return the states of these rows, given one for all or one for each row of the environment."""
-        given = states if np.ndim(states) > 1 else [states] * self.num_envs
+        try:
+            one = np.ndim(states) < 2
+        except ValueError:  # the states differ in length
+            one = False
+        given = [states] * self.num_envs if one else states
         if len(given) != self.num_envs:
             raise ValueError(f"{len(given)} states for {self.num_envs} rows: give one for each row")
         return [self.world.check_state(given[row]) for row in rows.tolist()]

@@ -175,9 +175,7 @@ class ChangeableWorld:
 
     world: World
 
-    def change_velocity(
-        self, position: FloatArray, velocity: FloatArray, last_velocity: FloatArray
-    ) -> NDArray[np.floating[Any]]:
+    def change_velocity(self, position: FloatArray, velocity: FloatArray, last_velocity: FloatArray) -> FloatArray:
         """Return the velocity to move with, where 1 is 20 px per step.
 
         Args:
