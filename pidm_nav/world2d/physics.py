@@ -132,7 +132,8 @@ class Physics:
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether boxes centered on (..., 2) positions overlap a wall; far outside the room none does."""
         room = np.array(self.layout.room_size) + PAD - 1
-        return np.asarray(self._tables.solid[self._tables.pixels(np.clip(positions, -PAD, room))], np.bool_)
+        solid: NDArray[np.bool_] = self._tables.solid[self._tables.pixels(np.clip(positions, -PAD, room))]
+        return solid
 
 
 def touches_one(x: float, y: float, goal: Sequence[float]) -> bool:
@@ -142,8 +143,9 @@ def touches_one(x: float, y: float, goal: Sequence[float]) -> bool:
 
 def touches_many(position: FloatArray, goal: NDArray[Any]) -> NDArray[np.bool_]:
     """Return (N,) whether the boxes of agents at (N, 2) overlap their goals' at (N, 2)."""
-    near = np.abs(np.rint(position) - goal) < BOX
-    return near[:, 0] & near[:, 1]
+    near: NDArray[np.bool_] = np.abs(np.rint(position) - goal) < BOX
+    touched: NDArray[np.bool_] = near[:, 0] & near[:, 1]
+    return touched
 
 
 def check_disturbance(noise_std: float, deadzone: float) -> None:

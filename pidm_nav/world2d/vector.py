@@ -212,11 +212,9 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
             self._rngs[row].standard_normal(out=self._noise[row])
             self._noise_step[row] = 0
         index = self._every * NOISE_BLOCK + self._noise_step
-        noise: FloatArray = self._noise.reshape(-1, 2).take(
-            index, axis=0, mode="clip"
-        )  # an idle row may be past its block
+        noise = self._noise.reshape(-1, 2).take(index, axis=0, mode="clip")  # an idle row may be past its block
         noise *= self.world.physics.noise_std
-        return noise
+        return np.asarray(noise, np.float64)
 
     def _begin(self, rows: IntArray, states: list[State] | None = None) -> None:
         """Begin episodes in these rows; each row draws its own state only where they differ."""
