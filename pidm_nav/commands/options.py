@@ -19,6 +19,7 @@ Files = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}."),
 ]
+Switch = Annotated[bool | None, tyro.conf.DisallowNone]  # --switch, --no-switch, or neither
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,17 @@ class EnvOptions:
 
     noise_std: float | None = None
     """Standard deviation of the noise on each action component. Default: 0.2."""
-    clip_noise: bool | None = None
+    clip_noise: Switch = None
     """Clip action plus noise to [-1, 1], as the paper says; its recordings were made without. Default: True."""
-    random_start: bool | None = None
+    random_start: Switch = None
     """Start each episode anywhere free (2D tasks). Default: False."""
-    random_goals: bool | None = None
+    random_goals: Switch = None
     """Place the goals of each episode anywhere free (2D tasks). Default: False."""
     obs_type: Literal["state", "pixels"] | None = None
     """Observations: state vectors (the default of 2D tasks) or images (the default of 3D tasks)."""
     image_size: int | None = None
     """Width of image observations in pixels."""
-    realtime: bool | None = None
+    realtime: Switch = None
     """Let time go on while the policy decides (3D tasks). Default: False."""
     layout: Path | None = None
     """File with a map of your own, for the task custom."""
