@@ -6,7 +6,7 @@ Machines differ, and so does their load, so the environments take turns, block b
 its ratios to the reference of the same turn. Time is processor time, of all threads together: ours and Gymnasium's use
 one, JAX several. A turn of a vector environment is as long as a block of noise, so that each turn pays for drawing one.
 
-Where they are installed, numba shows what `compiled=True` gives, and JAX and gymnax take part as outside references.
+Where they are installed, JAX and gymnax take part as outside references.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def single(env_id: str) -> Run:
     return run
 
 
-def many(env_id: str, num_envs: int, **arguments: bool) -> Run:
+def many(env_id: str, num_envs: int) -> Run:
     """Return the same for a vector environment, in which a step moves all rows."""
-    envs = gym.make_vec(env_id, num_envs=num_envs, **arguments)
+    envs = gym.make_vec(env_id, num_envs=num_envs)
     envs.action_space.seed(0)
     envs.reset(seed=0)
     actions = [envs.action_space.sample() for _ in range(ACTIONS)]
@@ -119,8 +119,6 @@ def point_mass(num_envs: int) -> Run:
 def contestants(ids: list[str], num_envs: int) -> dict[str, Run]:
     """Return the vector environments that can take part: CartPole first, then ours, then the outside references."""
     runs = {env_id: many(env_id, num_envs) for env_id in ["CartPole-v1", *ids]}
-    if find_spec("numba"):
-        runs |= {f"{env_id}, compiled": many(env_id, num_envs, compiled=True) for env_id in ids}
     if find_spec("jax"):
         runs["point mass in JAX"] = point_mass(num_envs)
         if find_spec("gymnax"):
@@ -145,7 +143,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=15, help="number of turns that each environment takes")
     options = parser.parse_args()
 
-    missing = {"numba": "what compiled=True gives", "jax": "the point mass in JAX", "gymnax": "gymnax's PointRobot"}
+    missing = {"jax": "the point mass in JAX", "gymnax": "gymnax's PointRobot"}
     for package, part in missing.items():
         if find_spec(package) is None:
             say(f"{package} is not installed, so {part} is left out: pip install {package}")

@@ -16,7 +16,7 @@ from pidm_nav.rollouts.episode import Episode
 from pidm_nav.rollouts.rollout import rollout
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import MARGIN, Layout
-from pidm_nav.world2d.physics import SPEED, Physics
+from pidm_nav.world2d.physics import SPEED, Physics, touches_many
 from pidm_nav.world2d.state import POSITION, REACHED, current_goals, join_state, shift_goals, split_state, state_size
 
 SIGMAS = 6.0  # noise beyond this many standard deviations is called impossible
@@ -175,7 +175,7 @@ def _test(dataset: DemoDataset, index: int) -> Iterator[Mismatch]:
     if dataset.goal_flags:
         in_order = states[:, REACHED] == (np.arange(layout.num_goals) < reached[:, None])
         current, rises = current_goals(goals[:-1], reached[:-1]), np.diff(reached)
-        touched = physics.touches(positions[1:, 0], positions[1:, 1], current[:, 0], current[:, 1])
+        touched = touches_many(positions[1:], current)
         ends = (np.arange(1, len(states)) == len(episode)) & episode.terminated
         wrong |= {
             "a goal is reached before the first step": reached[:1] != 0,

@@ -1,13 +1,14 @@
-"""Limits of sizes and counts, checked before any memory is taken, and suggestions for names that are not known."""
+"""Limits of sizes, counts and caches, and suggestions for names that are not known."""
 
 from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 MAX_SIDE = 4096  # pixels of a room or a picture along one side
 MAX_CELLS = 100_000  # characters of a map
@@ -21,12 +22,40 @@ MAX_IMAGES = 2**31  # bytes of a file's images
 MAX_SEED = 10**18  # fits into 64 bits, also with the number of an episode added
 MAX_FEATURES = 100_000  # distractors that are appended to an observation
 
+CACHE_BYTES = 2**28  # bytes that each cache of what is made of maps may hold
 
-def check_number(name: str, value: Any, low: float, high: float, whole: bool = True) -> None:
+P = ParamSpec("P")
+Made = TypeVar("Made")
+
+
+def cache_by_bytes(
+    nbytes: Callable[[Any], int], limit: int = CACHE_BYTES
+) -> Callable[[Callable[P, Made]], Callable[P, Made]]:
+    """Decorate a function to keep the results that were used last, as many as have `limit` bytes together."""
+
+    def decorate(make: Callable[P, Made]) -> Callable[P, Made]:
+        made: dict[Any, Made] = {}  # the most recently used last
+
+        @wraps(make)
+        def find(*args: P.args, **kwargs: P.kwargs) -> Made:
+            key = (args, *kwargs.items())
+            found = made.pop(key, None)
+            result = make(*args, **kwargs) if found is None else found
+            made[key] = result
+            while made and sum(map(nbytes, list(made.values()))) > limit:
+                made.pop(next(iter(made)), None)
+            return result
+
+        return find
+
+    return decorate
+
+
+def check_number(name: str, value: Any, low: float, high: float, integer: bool = True) -> None:
     """Refuse a value that is not a number, or by default not a whole number, from `low` to `high`; NaN never is."""
-    number: Any = value if isinstance(value, Integral if whole else Real) else math.nan
+    number: Any = value if isinstance(value, Integral if integer else Real) else math.nan
     if not low <= number <= high:
-        kind = "whole number" if whole else "number"
+        kind = "whole number" if integer else "number"
         raise ValueError(f"{name} is {reprlib.repr(value)}: it must be a {kind} from {low:,} to {high:,}")
 
 

@@ -108,7 +108,7 @@ def test_options_reach_the_command(monkeypatch):
     assert run("collect", *arguments) == 0
     (command,) = seen
     assert (command.task, str(command.out), command.any_angle, command.force) == ("maze", "x.npz", True, True)
-    assert (command.env.clip_noise, command.env.room_size, command.env.noise_std) == (False, (5, 6), 0.2)
+    assert (command.env.clip_noise, command.env.room_size, command.env.noise_std) == (False, (5, 6), None)
 
 
 @pytest.mark.parametrize(

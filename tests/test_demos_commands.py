@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import pidm_nav
-from pidm_nav import PAPER_TASKS
+from pidm_nav import PAPER_TASKS, evaluate, load_agent
 from pidm_nav.cli import main
 from pidm_nav.demos import DemoDataset, Episode, collect, edit_demos, load_demos, save_demos
 from pidm_nav.demos.experts.astar import AStarExpert
@@ -255,6 +255,26 @@ def test_evaluate_says_what_was_reached(agent, capsys):
     assert (
         "of the goals reached" in shown[2] and "% of the episodes complete; 1 episode, 200 steps on average" in shown[2]
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "played"),
+    [
+        ([], {"random_goals": True, "noise_std": 0.0}),
+        (["--no-random-goals"], {"random_goals": False, "noise_std": 0.0}),
+        (["--noise-std", 0.2], {"random_goals": True, "noise_std": 0.2}),
+    ],
+)
+def test_evaluate_plays_as_in_training_unless_an_option_says_otherwise(agent, tmp_path, monkeypatch, words, played):
+    """An option with the value of a default is given all the same."""
+    trained = load_agent(agent)
+    trained.description["env_kwargs"] = {"random_goals": True, "noise_std": 0.0}
+    trained.save(tmp_path / "bc")
+    seen = []
+    monkeypatch.setattr("pidm_nav.commands.evaluate.evaluate", lambda *_, **named: (seen.append(named), result)[1])
+    result = evaluate(trained, "four-room", 1)
+    run("evaluate", tmp_path / "bc", "--episodes", 1, *words)
+    assert {name: seen[0][name] for name in played} == played
 
 
 def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, refused):

@@ -13,6 +13,7 @@ from pkgutil import resolve_name
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from gymnasium.utils.env_match import check_environments_match
 
@@ -198,7 +199,7 @@ def test_states_can_be_saved_and_restored(env_id):
 
 def test_impossible_states_are_refused_and_change_nothing():
     env = gym.make("PIDMNav-FourRoom-v0").unwrapped
-    with pytest.raises(ValueError, match=r"call reset\(\) first"):
+    with pytest.raises(ResetNeeded, match=r"call reset\(\)"):
         env.set_state(gym.make("PIDMNav-FourRoom-v0").reset(seed=0)[0])
     good, _ = env.reset(seed=0)
     cases = {

@@ -136,7 +136,7 @@ def test_what_is_no_map_is_a_sentence(tmp_path, content):
     ("arguments", "said"),
     [
         ({"source": 5}, "the map is 5: give a path"),
-        ({"source": ["A.1"]}, r"the map is \['A.1'\]"),
+        ({"source": ["A.1", 5]}, r"the map is \['A.1', 5\]"),
         *(({"room_size": size}, "room_size") for size in (5, None, "ab", [400], [400, [300]], [400, float("nan")])),
         *(({"room_size": (400, side)}, "the height of room_size") for side in (-1, 0, float("inf"), 1e308, 10**20)),
         *(({"goal_order": order}, "goal_order") for order in (5, "ab", [0.5, 1], [None, 0], [10**20, 0], [-1, 0])),

@@ -9,20 +9,19 @@ there. A path ends where the agent's box overlaps the goal's. One sweep outward 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.expert import Expert, Place, Tables, layout_of, read_states
-from pidm_nav.limits import check_number
+from pidm_nav.limits import CACHE_BYTES, cache_by_bytes, check_number
 from pidm_nav.world2d.layout import BOX, Layout
 from pidm_nav.world2d.physics import SPEED
 from pidm_nav.world2d.state import state_size
 
 FAR = 30_000  # cost of a pixel from which the moves never reach the goal
-REMEMBERED = 64  # guides that a planner keeps, at 3 bytes per pixel each; a larger batch of goals raises it
+REMEMBERED = 64  # guides that a planner keeps on maps that are not huge; a larger batch of goals raises it
 
 
 def compass(step: int, directions: int = 8) -> NDArray[np.int64]:
@@ -54,7 +53,11 @@ class Planner:
         self.layout, self.free = layout, layout.free()
         self.moves = compass(step, directions or 32)
         self.caution = 4 if directions == 8 else step  # 4 px: what the noise moves the agent by
-        self._guides = Tables(self._make_guide, REMEMBERED)
+        self._guides = Tables(self._make_guide, min(REMEMBERED, CACHE_BYTES // (3 * self.free.size)))
+
+    def nbytes(self) -> int:
+        """Return the bytes of the map and of the guides, which have 3 per pixel."""
+        return self.free.nbytes * (1 + 3 * len(self._guides))
 
     def pixels(self, positions: NDArray[Any]) -> NDArray[np.intp]:
         """Return the pixel inside the room that is nearest to each position (..., 2)."""
@@ -104,7 +107,7 @@ class Planner:
         return best
 
 
-planner_for = lru_cache(maxsize=16)(Planner)  # experts on the same map share their planners and guides
+planner_for = cache_by_bytes(Planner.nbytes)(Planner)  # experts on the same map share their planners and guides
 
 
 def _surroundings(front: NDArray[np.bool_], margin: int) -> tuple[slice, slice]:
@@ -136,7 +139,7 @@ class AStarExpert(Expert):
     def __init__(self, env_or_task: Place, speed: float = 0.8, directions: int | None = 8) -> None:
         if directions not in (8, None):
             raise ValueError(f"directions is {directions!r}: choose 8, or None for any angle")
-        check_number("speed", speed, 0.1, 1, whole=False)  # below, the stick's deadzone swallows it
+        check_number("speed", speed, 0.1, 1, integer=False)  # below, the stick's deadzone swallows it
         self.layout = layout_of(env_or_task)
         self.state_size = state_size(self.layout.num_goals)
         self.settings = {"expert": "astar", "speed": float(speed), "directions": directions}

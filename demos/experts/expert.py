@@ -101,6 +101,9 @@ class Tables(Generic[Table]):
         self.make, self.keep = make, keep
         self._made: dict[complex, Table] = {}
 
+    def __len__(self) -> int:
+        return len(self._made)
+
     def towards(self, goals: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], Table]]:
         """Yield for each different one of the goals (N, 2) its rows and its table."""
         targets, group = np.unique(goals[:, 0] + 1j * goals[:, 1], return_inverse=True)

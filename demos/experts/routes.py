@@ -6,7 +6,6 @@ rounded, and on which each taste finds other areas a little longer, so that play
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.experts.expert import Tables
+from pidm_nav.limits import CACHE_BYTES, cache_by_bytes
 from pidm_nav.world2d.layout import Layout
 
 # Per taste: pixels within which walls are felt, how much they are, and how far ahead the player looks.
@@ -21,7 +21,7 @@ TASTES = ((40.0, 2.5, 90.0), (55.0, 3.0, 90.0), (30.0, 1.5, 110.0), (45.0, 3.0, 
 UNEVEN = 0.2  # how much the tastes differ about areas: the standard deviation of the logarithm of their cost
 AREA = 72.0  # size of these areas in pixels
 PITCHES = (8, 4, 2)  # pixels between the grid's points: the first that fits through the map's doors is taken
-REMEMBERED = 256  # goals whose tables are kept, at about half a megabyte each
+REMEMBERED = 256  # goals whose tables are kept on maps that are not huge, at about half a megabyte each
 HOPS = [(x, y) for x in range(-2, 3) for y in range(-2, 3) if gcd(x, y) == 1]  # 16 directions
 
 FloatArray = NDArray[np.floating[Any]]
@@ -32,13 +32,18 @@ class Routes:
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.free = layout, layout.free()
-        self._tables = Tables(self._make_table, REMEMBERED)
         for pitch in PITCHES:
             self.pitch, self.nodes = pitch, self.free[::pitch, ::pitch]
             self.points = np.argwhere(np.ones_like(self.nodes)) * float(pitch)  # (nodes, 2)
             self._build_graphs()
             if self._connected():
                 break
+        self._table_bytes = self.points.nbytes * len(TASTES)
+        self._tables = Tables(self._make_table, min(REMEMBERED, CACHE_BYTES // self._table_bytes))
+
+    def nbytes(self) -> int:
+        """Return the bytes of the graphs, roughly, and of the tables."""
+        return self._table_bytes * (len(HOPS) + len(self._tables))
 
     def look(self, positions: FloatArray, goals: FloatArray) -> FloatArray:
         """Return the point (N, tastes, 2) that each taste steers for from a position (N, 2) towards a goal (N, 2)."""
@@ -122,7 +127,7 @@ class Routes:
         return seen
 
 
-routes_for = lru_cache(maxsize=8)(Routes)  # all players on the same map share their routes
+routes_for = cache_by_bytes(Routes.nbytes)(Routes)  # all players on the same map share their routes
 
 
 def wrap(angle: Any, turn: float) -> Any:

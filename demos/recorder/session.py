@@ -41,8 +41,8 @@ class Rules:
     fps: float = 30.0  # readings per second
 
     def __post_init__(self) -> None:
-        check_number("--fps", self.fps, 1, 240, whole=False)
-        check_number("--countdown", self.countdown, 0, 60, whole=False)
+        check_number("--fps", self.fps, 1, 240, integer=False)
+        check_number("--countdown", self.countdown, 0, 60, integer=False)
         check_number("--seed", self.seed, 0, MAX_SEED)
 
 

@@ -22,7 +22,7 @@ from pidm_nav.analysis.states import Array, Finding, Floats, Row, cluster_states
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.plots import draw_room, panels, task_title
 from pidm_nav.world2d.layout import Layout
-from pidm_nav.world2d.physics import SPEED, Physics
+from pidm_nav.world2d.physics import SPEED, Physics, touches_many
 from pidm_nav.world2d.state import current_goals, join_state, split_state
 
 if TYPE_CHECKING:
@@ -67,11 +67,8 @@ def futures_around(layout: Layout, states: Array) -> tuple[Array, Floats]:
     """Return full states (P, 8, D) one noise-free step away from full states (P, D), and the moves (P, 8, 2) there."""
     physics = Physics(layout, noise_std=0.0)
     positions, goals, reached = split_state(np.repeat(states, len(DIRECTIONS), axis=0))
-    x, y = positions.T.copy()
-    right, down = np.tile(DIRECTIONS, (len(states), 1)).T
-    still = np.zeros_like(x)
-    moved = np.stack(physics.move(x, y, right, down, still, still), axis=1)
-    touched = physics.touches(*moved.T, *current_goals(goals, reached).T) & (reached < goals.shape[1])
+    moved = physics.move_many(positions, np.tile(DIRECTIONS, (len(states), 1)), np.zeros_like(positions))
+    touched = touches_many(moved, current_goals(goals, reached)) & (reached < goals.shape[1])
     futures = join_state(moved, goals, reached + touched)
     shape = len(states), len(DIRECTIONS), -1
     return futures.reshape(shape), (moved - positions).reshape(shape)

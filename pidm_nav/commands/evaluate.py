@@ -27,8 +27,6 @@ from pidm_nav.video import check_video_name, require_display
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
 
-DYNAMICS = ("noise_std", "clip_noise", "realtime")  # as the command line says, whatever they were in training
-
 Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...")]
 
 
@@ -139,8 +137,6 @@ class Evaluate:
         for name in self.agents:
             own = name if name in trained else first  # an expert plays where the first trained agent does
             known = trained[own].description.get("env_kwargs", {}) if own else {}
-            ours = own and tasks[own].world is not None
-            known = {key: value for key, value in known.items() if not (ours and key in DYNAMICS)}
             task, arguments = self.env.resolve(self.task or (tasks[own].name if own else None), known)
             if name in trained:
                 _check_spaces(name, trained[name], tasks[name], task, arguments)

@@ -103,11 +103,11 @@ class Sweep(library.SweepOptions):
         sweep = library.Sweep(**{name: getattr(self, name) for name in names})
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
-        check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, whole=False)
+        check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, integer=False)
         index, _, count = self.shard.partition("/")
         if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
             raise ValueError(f"--shard is '{self.shard}': give I/N with I from 0 to N-1, such as 0/4")
-        check_number("--gpus-per-job", self.gpus_per_job, 0, 1000, whole=False)
+        check_number("--gpus-per-job", self.gpus_per_job, 0, 1000, integer=False)
         ray: dict[str, Any] = {"address": self.address, "cpus_per_job": self.cpus_per_job}
         ray["gpus_per_job"] = self.gpus_per_job
         engine: Any = functools.partial(run_ray, **ray) if self.engine == "ray" else run_local

@@ -19,37 +19,38 @@ Files = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}."),
 ]
+Switch = Annotated[bool | None, tyro.conf.DisallowNone]  # --switch, --no-switch, or neither
 
 
 @dataclass(frozen=True)
 class EnvOptions:
-    """Arguments of the environment; the defaults are its own."""
+    """Arguments of the environment. By default those that an agent was trained with, or the environment's own."""
 
-    noise_std: float = 0.2
-    """Standard deviation of the noise on each action component."""
-    clip_noise: bool = True
-    """Clip action plus noise to [-1, 1], as the paper says; its recordings were made without."""
-    random_start: bool = False
-    """Start each episode anywhere free (2D tasks)."""
-    random_goals: bool = False
-    """Place the goals of each episode anywhere free (2D tasks)."""
+    noise_std: float | None = None
+    """Standard deviation of the noise on each action component. Default: 0.2."""
+    clip_noise: Switch = None
+    """Clip action plus noise to [-1, 1], as the paper says; its recordings were made without. Default: True."""
+    random_start: Switch = None
+    """Start each episode anywhere free (2D tasks). Default: False."""
+    random_goals: Switch = None
+    """Place the goals of each episode anywhere free (2D tasks). Default: False."""
     obs_type: Literal["state", "pixels"] | None = None
-    """What is observed: state vectors (the default of 2D tasks) or images (the default of 3D tasks)."""
+    """Observations: state vectors (the default of 2D tasks) or images (the default of 3D tasks)."""
     image_size: int | None = None
     """Width of image observations in pixels."""
-    realtime: bool = False
-    """Let time go on while the policy decides (3D tasks)."""
+    realtime: Switch = None
+    """Let time go on while the policy decides (3D tasks). Default: False."""
     layout: Path | None = None
     """File with a map of your own, for the task custom."""
-    room_size: tuple[int, int] = (800, 800)
-    """Width and height of your own map's room in pixels."""
+    room_size: tuple[int, int] | None = None
+    """Width and height of your own map's room in pixels. Default: 800 800."""
 
     def resolve(self, task: str | None, known: Mapping[str, Any] | None = None) -> tuple[Task, dict[str, Any]]:
         """Return the task, and the known arguments of its environment changed by the options that were given."""
         if task is None and self.layout is None:
             raise ValueError(f"no task given: add --task with one of {', '.join(TASKS)}, or any Gymnasium id")
         found = find_task(task or "custom")
-        given = {name: value for name, value in vars(self).items() if value != getattr(EnvOptions, name)}
+        given = {name: value for name, value in vars(self).items() if value is not None}
         arguments = {**(known or {}), **given}
         if found.defaults:  # those of anybody's environment are not known
             arguments = {name: value for name, value in arguments.items() if name in found.defaults}
@@ -58,7 +59,8 @@ class EnvOptions:
         if self.layout is not None:
             if found.name != "custom":
                 raise ValueError(f"{found.name} has its own map: leave --layout out, or give --task custom")
-            arguments |= {"layout": Layout.load(self.layout, self.room_size).text, "room_size": list(self.room_size)}
+            layout = Layout.load(self.layout, self.room_size or (800, 800))
+            arguments |= {"layout": layout.text, "room_size": list(layout.room_size)}
         elif "room_size" in given:
             raise ValueError("--room-size is the size of a map of your own: add --layout with its file")
         elif found.name == "custom" and "layout" not in arguments:

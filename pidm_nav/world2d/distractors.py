@@ -56,7 +56,7 @@ class ExogenousNoise(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArg
         default_std, limit = FEATURE_NOISE[kind]
         self.kind, self.features, self.std = kind, features, default_std if std is None else std
         check_number("features", features, 1, MAX_FEATURES)
-        check_number("std", self.std, 1e-30, 1e30, whole=False)
+        check_number("std", self.std, 1e-30, 1e30, integer=False)
         check_number("pixel_high", pixel_high, 1, 256)
         check_number("pixel_low", pixel_low, 0, pixel_high - 1)
         check_number("pixel_step", pixel_step, 1, 256)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.limits import MAX_SIDE, check_number
+from pidm_nav.limits import MAX_SIDE, cache_by_bytes, check_number
 from pidm_nav.video import Frame
 from pidm_nav.world2d.layout import BOX, Layout
 
@@ -69,7 +69,7 @@ def view_room(room_size: tuple[int, int], size: FrameSize) -> View:
     return View(width, height, scale, left, top)
 
 
-@lru_cache(maxsize=16)
+@cache_by_bytes(lambda frame: frame.nbytes)
 def background(layout: Layout, view: View) -> Frame:
     """Draw the floor and the walls, with slightly rounded corners and a soft shadow to the lower right."""
     from scipy.ndimage import gaussian_filter

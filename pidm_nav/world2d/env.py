@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
 from pidm_nav.ordered_goals import OrderedGoalsEnv, RenderMode, read_action
+from pidm_nav.world2d.physics import SPEED, touches_one
 from pidm_nav.world2d.state import REACHED, split_state
-from pidm_nav.world2d.world import State, World
+from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
 
 
-class NavEnv(OrderedGoalsEnv):
+class NavEnv(ChangeableWorld, OrderedGoalsEnv):
     """Touch a series of goals in order, moving with a noisy velocity between walls that the agent bounces off.
 
     ## Ids
@@ -48,56 +51,100 @@ class NavEnv(OrderedGoalsEnv):
     goal that this step's reward is for, or -1.
 
     ## Arguments
-    `render_mode` (`"human"`, `"rgb_array"`) and the fields of `pidm_nav.world2d.world.World`, such as `noise_std=0.2`;
-    `layout`, `room_size` and `goal_order` are for `PIDMNav-Custom-v0`.
+    | argument | default | meaning |
+    |---|---|---|
+    | `render_mode` | None | `"human"` opens a window, `"rgb_array"` draws in memory |
+    | `task` | None | name of a 2D task; the id sets it |
+    | `layout` | None | path, text or list of lines of a map of your own (`PIDMNav-Custom-v0`) |
+    | `room_size` | (800, 800) | width and height of the room of your own map, in pixels |
+    | `goal_order` | None | visiting order of the goals of your own map if all of them are `G` |
+    | `noise_std` | 0.2 | standard deviation of the noise on each action component |
+    | `clip_noise` | True | clip action plus noise to [-1, 1] |
+    | `deadzone` | 0.1 | action components below this value count as 0 |
+    | `obs_type` | "state" | observe state vectors, or RGB images with `"pixels"` |
+    | `image_size` | 224 | side of the images in pixels |
+    | `observe_goals` | True | observe the goals and their flags, not only `[x, y]` |
+    | `relative_goals` | False | observe the goals relative to the agent |
+    | `random_start` | False | start anywhere free |
+    | `random_goals` | False | place the goals anywhere free |
+
+    To change the dynamics, the reward or the observations, override the methods of
+    `pidm_nav.world2d.world.ChangeableWorld`.
 
     ## Starting elsewhere
     `reset(options={"state": vector})` begins the episode at a state vector (not an observation); `set_state(vector)`
     puts the running episode there.
     """
 
-    def __init__(self, render_mode: RenderMode | None = None, **arguments: Any) -> None:
-        self.world = world = World(**arguments)
-        self.layout = world.map
-        super().__init__(world.task or "custom", world.map.num_goals, render_mode)
-        self.observation_space = world.observation_space
-        self.action_space = world.action_space
+    def __init__(
+        self,
+        render_mode: RenderMode | None = None,
+        task: str | None = None,
+        layout: str | Sequence[str] | None = None,
+        room_size: Sequence[int] = (800, 800),
+        goal_order: Sequence[int] | None = None,
+        noise_std: float = 0.2,
+        clip_noise: bool = True,
+        deadzone: float = 0.1,
+        obs_type: ObsType = "state",
+        image_size: int = 224,
+        observe_goals: bool = True,
+        relative_goals: bool = False,
+        random_start: bool = False,
+        random_goals: bool = False,
+    ) -> None:
+        observed = obs_type, image_size, observe_goals, relative_goals
+        settings: Any = noise_std, clip_noise, deadzone, *observed, random_start, random_goals
+        self.world = World(task, layout, room_size, goal_order, *settings)
+        self.layout = self.world.map
+        super().__init__(task or "custom", self.layout.num_goals, render_mode)
+        self.observation_space = self.make_observation_space()
+        self.action_space = self.world.action_space
         self._x, self._y = 0.0, 0.0
-        self._goals: list[list[float]] = []
-        self._state: State = np.empty(0, np.float32)  # empty until the first reset
+        self._last = 0.0, 0.0  # the position one step before
+        self._goals: list[tuple[float, float]] = []  # empty until the first reset
+        self._state: State = np.empty(0, np.float32)
         self._trace: list[tuple[float, float]] = []
-        self._noise: list[list[float]] = []  # what is left of the block, the next step's last
+        self._noise: list[tuple[float, float]] = []  # what is left of the block, the next step's last
+        self._change_velocity = self._changed_velocity if self._is_changed("change_velocity") else None
+        self._changes_reward = self._is_changed("change_reward")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode, at `options["state"]` if it is given."""
+        options = check_options(options, ("state",))
+        state = self.world.check_state(options["state"]) if "state" in options else None
         super().reset(seed=seed)
         if seed is not None:
             self._noise = []  # the rest of the block belongs to the old seed
-        if options and "state" in options:
-            self._begin(self.world.check_state(options["state"]))
-        else:
-            self._begin(self.world.spawn(self.np_random))
+        self._begin(self.world.spawn(self.np_random) if state is None else state)
         if self.render_mode == "human":
             self.render()
-        return self.world.observe(self._state), self._info(-1)
+        return self.observe(self._state), self._info(-1)
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Move once."""
-        action_x, action_y = read_action(action, ("velocity along x", "velocity along y"))
+        if not self._goals:
+            raise ResetNeeded("step() needs a running episode: call reset() first")
+        velocity = read_action(action, ("velocity along x", "velocity along y"))
         if not self._noise:
-            self._noise = self.world.draw_noise([self.np_random])[0, ::-1].tolist()
-        noise_x, noise_y = self._noise.pop()
-        physics, goal = self.world.physics, self._goals_reached
-        self._x, self._y = x, y = physics.move(self._x, self._y, action_x, action_y, noise_x, noise_y)
+            self._noise = (self.np_random.standard_normal((NOISE_BLOCK, 2)) * self.world.noise_std)[::-1].tolist()
+        start = self._x, self._y
+        x, y = self.world.physics.move_one(*start, velocity, self._noise.pop(), self._change_velocity)
+        self._last, self._x, self._y = start, x, y
         self._state[0], self._state[1] = x, y
-        reached = goal < self.num_goals and physics.touches(x, y, *self._goals[goal])
+        number = self._goals_reached
+        reached = number < self.num_goals and touches_one(x, y, self._goals[number])
         if reached:
-            self._state[REACHED][goal] = 1.0
+            self._state[REACHED][number] = 1.0
         if self.render_mode is not None:
             self._trace.append((x, y))
-        return self.world.observe(self._state), *self._outcome(reached)
+        reward, terminated, truncated, info = self._outcome(reached)
+        if self._changes_reward:
+            goal = self._goals[min(number, self.num_goals - 1)]
+            reward = float(self.change_reward(np.array(start), np.array([x, y]), np.array(goal), reward))
+        return self.observe(self._state), reward, terminated, truncated, info
 
     def get_state(self) -> NDArray[np.float32]:
         """Return a copy of the state vector, whatever the observations are."""
@@ -106,8 +153,8 @@ class NavEnv(OrderedGoalsEnv):
     def set_state(self, state: Any) -> None:
         """Put the running episode at a state vector; an impossible one is a ValueError and changes nothing."""
         state = self.world.check_state(state)
-        if not self._state.size:
-            raise ValueError("set_state needs a running episode: call reset() first, or reset(options={'state': ...})")
+        if not self._goals:
+            raise ResetNeeded("set_state() needs a running episode: call reset(), or reset(options={'state': ...})")
         self._begin(state)
 
     def picture(self) -> NDArray[np.uint8]:
@@ -119,6 +166,9 @@ class NavEnv(OrderedGoalsEnv):
     def _begin(self, state: State) -> None:
         """Put the agent into a state; what steps need of it is kept as plain numbers, which are faster than arrays."""
         position, goals, reached = split_state(state)
-        self._x, self._y = position.tolist()
+        self._x, self._y = self._last = tuple(position.tolist())
         self._goals = goals.tolist()
         self._state, self._goals_reached, self._trace = state, int(reached), [(self._x, self._y)]
+
+    def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> FloatArray:
+        return self.change_velocity(position, velocity, (position - self._last) / SPEED)

@@ -52,11 +52,16 @@ class Layout:
 
     @classmethod
     def load(
-        cls, source: str | Path, room_size: Sequence[int] = (800, 800), goal_order: Sequence[int] | None = None
+        cls,
+        source: str | Path | Sequence[str],
+        room_size: Sequence[int] = (800, 800),
+        goal_order: Sequence[int] | None = None,
     ) -> Layout:
-        """Return the map of a text (anything with a line break in it) or of a file's path."""
+        """Return the map of a text (anything with a line break in it), of a list of lines or of a file's path."""
+        if isinstance(source, list | tuple) and all(isinstance(line, str) for line in source):
+            source = "\n".join(source) + "\n"
         if not isinstance(source, str | Path):
-            raise ValueError(f"the map is {reprlib.repr(source)}: give a path or the map's text")
+            raise ValueError(f"the map is {reprlib.repr(source)}: give a path, the map's text or its lines")
         text = str(source)
         if isinstance(source, Path) or ("\n" not in source and source.strip()):
             try:

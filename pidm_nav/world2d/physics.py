@@ -1,147 +1,40 @@
-"""The dynamics, written once: for one agent as floats and for N agents as (N,) arrays, by NumPy or compiled.
+"""The dynamics, written twice side by side: `move_one` on numbers for one agent, `move_many` on arrays for thousands.
 
-Each step moves both axes and then leaves the walls:
+Both take the same step, and the tests hold them to the same bits:
 
-    action -> 0 if |action| < deadzone -> + noise -> clip to [-1, 1] -> x SPEED -> 3 decimals -> clip to the room
-    while the box overlaps a wall: push back against the direction of travel, by the largest overlap plus 1
+    velocity = action, where components below the deadzone count as 0, + noise, clipped to [-1, 1]
+    position = position + SPEED * velocity, within the room, with three decimals
+    while the agent's box overlaps a wall: push it back against its direction of travel, by the largest overlap plus 1
 
-The push depends only on the integer center of the box, so it is tabulated once per layout: a lookup says whether an
-agent collides, and only the few that do are pushed.
+A push depends only on the pixel at the center of the box, so all pushes are tabulated once per map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.limits import check_number
+from pidm_nav.limits import cache_by_bytes, check_number
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 
-SPEED = 20.0  # pixels per step at an action of 1
-MAX_PUSHES = 100  # after so many pushes, an agent that is still inside a wall goes back to where it was
+SPEED = 20.0  # pixels per step at a velocity of 1
+MAX_PUSHES = 100  # an agent that is still inside a wall after so many pushes stays where it was
 PAD = MARGIN + 2  # pixels around the room that the tables cover, so that no lookup is out of range
+FEW = 16  # agents for which a loop over numbers is faster than arrays
 
 FloatArray = NDArray[np.float64]
-Number = TypeVar("Number", float, FloatArray)
-Formula = Callable[..., Any]
-
-
-class Formulas(NamedTuple):
-    """The formulas of a step, as functions of nothing but their arguments, so that numba can compile them."""
-
-    advance: Formula
-    touches: Formula
-    index: Formula
-    push: Formula
-    push_out: Formula
-
-
-def write_formulas(
-    rint: Formula, clip: Formula, sign: Formula, compiled: Formula = lambda written: written
-) -> Formulas:
-    """Write the formulas with these operations, for numbers or for arrays, and have them `compiled`."""
-    return Formulas(*_write_moves(rint, clip, compiled), *_write_pushes(rint, sign, compiled))
-
-
-def _write_moves(rint: Formula, clip: Formula, compiled: Formula) -> tuple[Formula, Formula]:
-    """Write how an agent moves and what it touches."""
-
-    @compiled
-    def advance(position: Any, action: Any, noise: Any, limit: float, deadzone: float, clip_noise: bool) -> Any:
-        """Move along one axis as if there were no walls."""
-        moved = action * (abs(action) >= deadzone)  # a new array, so what follows can be in place
-        moved += noise
-        if clip_noise:
-            moved = clip(moved, -1.0, 1.0)
-        moved *= SPEED
-        moved += position
-        moved *= 1000.0
-        moved = rint(moved)
-        moved /= 1000.0
-        return clip(moved, 0.0, limit)
-
-    @compiled
-    def touches(x: Any, y: Any, goal_x: Any, goal_y: Any) -> Any:
-        """Return whether the agent's box overlaps the goal's."""
-        away_x, away_y = rint(x), rint(y)  # new arrays, so what follows can be in place
-        away_x -= goal_x
-        away_y -= goal_y
-        return (abs(away_x) < BOX) & (abs(away_y) < BOX)
-
-    return advance, touches
-
-
-def _write_pushes(rint: Formula, sign: Formula, compiled: Formula) -> tuple[Formula, Formula, Formula]:
-    """Write how an agent is pushed out of the walls."""
-
-    @compiled
-    def index(x: Any, y: Any, origin: int, height: int) -> Any:
-        """Return the index of the box centered on (x, y) in the tables, as a whole number."""
-        place = rint(x)
-        place *= height
-        place += rint(y)
-        place += origin
-        return place
-
-    @compiled
-    def push(old: Any, new: Any, distance: Any) -> Any:
-        """Push back along one axis, against the way that the agent came from `old`."""
-        return new - sign(new - old) * distance
-
-    @compiled
-    def push_out(x: float, y: float, new_x: float, new_y: float, tries: int, tables: Any) -> Any:
-        """Push one agent until it is free; if it never gets free, it stays at (x, y)."""
-        push_x, push_y, solid, origin, height = tables
-        seen_x, seen_y = x, y
-        for attempt in range(tries):
-            place = index(new_x, new_y, origin, height)
-            if not solid[place]:
-                return new_x, new_y
-            # Between walls an agent may be pushed around in a circle. A place that is visited again and was
-            # remembered at attempt 1, 2, 4, 8 ... reveals any circle (Brent's algorithm).
-            if attempt and new_x == seen_x and new_y == seen_y:
-                break
-            if attempt & (attempt - 1) == 0:
-                seen_x, seen_y = new_x, new_y
-            new_x = push(x, new_x, push_x[place])
-            new_y = push(y, new_y, push_y[place])
-        return (x, y) if solid[index(new_x, new_y, origin, height)] else (new_x, new_y)
-
-    return index, push, push_out
-
-
-def clip_float(value: float, low: float, high: float) -> float:
-    """Clip one number."""
-    return low if value < low else high if value > high else value
-
-
-def sign_float(value: float) -> int:
-    """Return the sign of one number."""
-    return (value > 0) - (value < 0)
-
-
-def _clip_array(value: FloatArray, low: float, high: float) -> FloatArray:
-    return value.clip(low, high, out=value)  # in place; half the time of np.minimum and np.maximum
-
-
-FLOATS = write_formulas(round, clip_float, sign_float)  # plain Python, without NumPy's cost per call
-ARRAYS = write_formulas(np.rint, _clip_array, np.sign)
-
-
-@cache
-def _compiled() -> Any:
-    """Return the module that needs numba, which nobody else needs."""
-    from pidm_nav.world2d import compiled
-
-    return compiled
+ChangeVelocity = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 class Physics:
-    """The dynamics in one layout; positions are float64 pixels, and the caller draws the noise."""
+    """The dynamics on one map; positions are float64 pixels, and the caller draws the noise.
+
+    Actions must lie within [-1, 1]. `change_velocity(position, velocity)`, if given, returns another velocity to move
+    with; it gets and returns arrays (2,) or (N, 2).
+    """
 
     def __init__(self, layout: Layout, noise_std: float = 0.2, clip_noise: bool = True, deadzone: float = 0.1) -> None:
         check_disturbance(noise_std, deadzone)
@@ -149,83 +42,154 @@ class Physics:
         self.noise_std = float(noise_std)
         self.clip_noise = bool(clip_noise)
         self.deadzone = float(deadzone)
-        self.compiled = False  # whether arrays are moved by numba, which takes seconds to compile at the first step
-        self._limits = layout.room_size[0] - 1.0, layout.room_size[1] - 1.0
-        self._shape, self._tables, self._byte_tables = _push_tables(layout)
+        self.max_x, self.max_y = layout.room_size[0] - 1.0, layout.room_size[1] - 1.0
+        self._tables = _push_tables(layout)
 
-    def move(
-        self, x: Number, y: Number, action_x: Number, action_y: Number, noise_x: Number, noise_y: Number
-    ) -> tuple[Number, Number]:
-        """Return the positions after one step, as floats for floats or as (N,) arrays for arrays.
+    def __reduce__(self) -> Any:
+        """Pickle the arguments alone: a copy finds or makes the tables."""
+        return Physics, (self.layout, self.noise_std, self.clip_noise, self.deadzone)
 
-        Actions must lie within [-1, 1]. The noise is N(0, noise_std) on each axis, or 0 for the mean dynamics.
-        """
-        deadzone, clip_noise, (limit_x, limit_y) = self.deadzone, self.clip_noise, self._limits
-        many = isinstance(x, np.ndarray)
-        advance = (_compiled().advance_rows if self.compiled else ARRAYS.advance) if many else FLOATS.advance
-        new_x = advance(x, action_x, noise_x, limit_x, deadzone, clip_noise)
-        new_y = advance(y, action_y, noise_y, limit_y, deadzone, clip_noise)
-        if not many:
-            return FLOATS.push_out(x, y, new_x, new_y, MAX_PUSHES, self._byte_tables)  # type: ignore[no-any-return]
-        push_out: Formula = _compiled().push_out_rows if self.compiled else self._push_out_many
-        return push_out(x, y, new_x, new_y, self._tables)  # type: ignore[no-any-return]
+    def move_one(
+        self,
+        x: float,
+        y: float,
+        action: Sequence[float],
+        noise: Sequence[float],
+        change_velocity: ChangeVelocity | None = None,
+    ) -> tuple[float, float]:
+        """Return the position of one agent after a step."""
+        velocity_x = (action[0] if abs(action[0]) >= self.deadzone else 0.0) + noise[0]
+        velocity_y = (action[1] if abs(action[1]) >= self.deadzone else 0.0) + noise[1]
+        if self.clip_noise:
+            velocity_x, velocity_y = _clip(velocity_x, -1.0, 1.0), _clip(velocity_y, -1.0, 1.0)
+        if change_velocity is not None:
+            velocity_x, velocity_y = change_velocity(np.array([x, y]), np.array([velocity_x, velocity_y])).tolist()
+        new_x = round(_clip(x + SPEED * velocity_x, 0.0, self.max_x) * 1000.0) / 1000.0
+        new_y = round(_clip(y + SPEED * velocity_y, 0.0, self.max_y) * 1000.0) / 1000.0
+        if self._tables.solid_view[self._tables.pixel(new_x, new_y)]:
+            return self._push_one((x, y), (new_x, new_y), MAX_PUSHES)
+        return new_x, new_y
 
-    def touches(self, x: Number, y: Number, goal_x: Number, goal_y: Number) -> Any:
-        """Return whether the agent's box overlaps the goal's, as bool or (N,) bool."""
-        if not isinstance(x, np.ndarray):
-            return FLOATS.touches(x, y, goal_x, goal_y)
-        return (_compiled().touch_rows if self.compiled else ARRAYS.touches)(x, y, goal_x, goal_y)
+    def _push_one(self, start: Sequence[float], new: Sequence[float], tries: int) -> tuple[float, float]:
+        """Push one agent that came from `start` until it is free; one that never gets free stays there."""
+        (x, y), (new_x, new_y) = start, new
+        push, solid, height = self._tables.push_view, self._tables.solid_view, self._tables.height
+        visited = set()
+        for _ in range(tries + 1):
+            pixel = (round(new_x) + PAD) * height + round(new_y) + PAD
+            if not solid[pixel]:
+                return new_x, new_y
+            if (new_x, new_y) in visited:
+                break  # pushed around in a circle: it never gets free
+            visited.add((new_x, new_y))
+            new_x -= ((new_x > x) - (new_x < x)) * push[pixel, 0]
+            new_y -= ((new_y > y) - (new_y < y)) * push[pixel, 1]
+        return x, y
+
+    def move_many(
+        self,
+        position: FloatArray,
+        action: FloatArray,
+        noise: FloatArray,
+        change_velocity: ChangeVelocity | None = None,
+    ) -> FloatArray:
+        """Return the positions (N, 2) of many agents after a step; all arguments are (N, 2)."""
+        velocity = action * (np.abs(action) >= self.deadzone)
+        velocity += noise
+        if self.clip_noise:
+            velocity.clip(-1.0, 1.0, out=velocity)
+        if change_velocity is not None:
+            velocity = np.array(change_velocity(position, velocity), np.float64)
+        velocity *= SPEED
+        new = np.add(position, velocity, out=velocity)
+        # The borders are whole pixels, so clipping before rounding gives the same numbers, and never -0.0.
+        new[:, 0].clip(0.0, self.max_x, out=new[:, 0])
+        new[:, 1].clip(0.0, self.max_y, out=new[:, 1])
+        new *= 1000.0
+        np.rint(new, out=new)
+        new /= 1000.0
+        self._push_many(position, new)
+        return new
+
+    def _push_many(self, position: FloatArray, new: FloatArray) -> None:
+        """Push (N, 2) agents that came from `position` out of the walls, in place: all at once, the last few singly."""
+        pushes, solid, pixel = self._tables.pushes, self._tables.solid, self._tables.pixels(new)
+        inside = solid.take(pixel).nonzero()[0]
+        pixel = pixel.take(inside)
+        tries = MAX_PUSHES
+        while len(inside) > FEW and tries:
+            tries -= 1
+            pushed = new.take(inside, axis=0)
+            pushed -= np.sign(pushed - position.take(inside, axis=0)) * pushes.take(pixel, axis=0)
+            new[inside] = pushed
+            pixel = self._tables.pixels(pushed)
+            still = solid.take(pixel).nonzero()[0]
+            inside, pixel = inside.take(still), pixel.take(still)
+        if len(inside):
+            pairs = zip(position[inside].tolist(), new[inside].tolist(), strict=True)
+            new[inside] = [self._push_one(start, moved, tries) for start, moved in pairs]
 
     def collides(self, positions: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether boxes centered on (..., 2) positions overlap a wall; far outside the room none does."""
-        cell = np.clip(np.rint(positions).astype(np.intp) + PAD, 0, np.array(self._shape) - 1)
-        return np.asarray(self._tables[2][cell[..., 0] * self._shape[1] + cell[..., 1]])
+        room = np.array(self.layout.room_size) + PAD - 1
+        solid: NDArray[np.bool_] = self._tables.solid[self._tables.pixels(np.clip(positions, -PAD, room))]
+        return solid
 
-    def _push_out_many(
-        self, x: FloatArray, y: FloatArray, new_x: FloatArray, new_y: FloatArray, tables: Any
-    ) -> tuple[FloatArray, FloatArray]:
-        """Push (N,) agents out: all that collide at once, and the last few, in corners, one by one."""
-        push_x, push_y, solid, *grid = tables
-        index = ARRAYS.index(new_x, new_y, *grid).astype(np.intp)
-        hit = solid.take(index).nonzero()[0]
-        index = index.take(hit)
-        tries = MAX_PUSHES
-        while hit.size > 8 and tries > MAX_PUSHES - 8:  # for fewer agents a loop over floats is faster
-            tries -= 1
-            new_x[hit] = pushed_x = ARRAYS.push(x.take(hit), new_x.take(hit), push_x.take(index))
-            new_y[hit] = pushed_y = ARRAYS.push(y.take(hit), new_y.take(hit), push_y.take(index))
-            index = ARRAYS.index(pushed_x, pushed_y, *grid).astype(np.intp)
-            still = solid.take(index).nonzero()[0]
-            hit, index = hit.take(still), index.take(still)
-        for agent in hit.tolist():
-            places = x.item(agent), y.item(agent), new_x.item(agent), new_y.item(agent)
-            new_x[agent], new_y[agent] = FLOATS.push_out(*places, tries, self._byte_tables)
-        return new_x, new_y
+
+def touches_one(x: float, y: float, goal: Sequence[float]) -> bool:
+    """Return whether the box of one agent overlaps its goal's."""
+    return abs(round(x) - goal[0]) < BOX and abs(round(y) - goal[1]) < BOX
+
+
+def touches_many(position: FloatArray, goal: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return (N,) whether the boxes of agents at (N, 2) overlap their goals' at (N, 2)."""
+    near: NDArray[np.bool_] = np.abs(np.rint(position) - goal) < BOX
+    touched: NDArray[np.bool_] = near[:, 0] & near[:, 1]
+    return touched
 
 
 def check_disturbance(noise_std: float, deadzone: float) -> None:
     """Refuse a noise or a deadzone that makes no sense, in 2D and in 3D."""
-    check_number("noise_std", noise_std, 0, 1000, whole=False)
-    check_number("deadzone", deadzone, 0, 0.99, whole=False)
+    check_number("noise_std", noise_std, 0, 1000, integer=False)
+    check_number("deadzone", deadzone, 0, 0.99, integer=False)
 
 
-@lru_cache(maxsize=16)  # environments on the same map share them
-def _push_tables(layout: Layout) -> tuple[tuple[int, int], Any, Any]:
-    """Tabulate the pushes for each integer center: the tables' shape, and what `push_out` takes as arrays and as bytes.
+def _clip(value: float, low: float, high: float) -> float:
+    return low if value < low else high if value > high else value
 
-    Those are the pushes along x and along y, whether there is one, the index of (0, 0) and the height of the tables.
-    """
+
+class PushTables(NamedTuple):
+    """What each center pixel of an agent's box asks for."""
+
+    pushes: NDArray[np.uint8]  # (pixels, 2) pushes along x and y
+    solid: NDArray[np.bool_]  # (pixels,) whether there is one
+    push_view: memoryview  # the same two, which are faster to look up with a number
+    solid_view: memoryview
+    height: int  # pixels of a column, with the padding
+
+    def pixel(self, x: float, y: float) -> int:
+        """Return the index of the pixel at the center of a box."""
+        return (round(x) + PAD) * self.height + round(y) + PAD
+
+    def pixels(self, positions: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the same for boxes at (..., 2)."""
+        centers = np.rint(positions)
+        pixels = centers[..., 0] * self.height
+        pixels += centers[..., 1]
+        pixels += PAD * (self.height + 1)
+        return np.asarray(pixels, np.intp)
+
+
+@cache_by_bytes(lambda tables: tables.pushes.nbytes + tables.solid.nbytes)  # environments on the same map share them
+def _push_tables(layout: Layout) -> PushTables:
+    """Tabulate the pushes for each center pixel."""
     width, height = layout.room_size
-    push_x = np.zeros((width + 2 * PAD, height + 2 * PAD), dtype=np.uint8)
-    push_y = np.zeros_like(push_x)
+    pushes = np.zeros((width + 2 * PAD, height + 2 * PAD, 2), dtype=np.uint8)
     for columns, lines, overlap_x, overlap_y in layout.wall_overlaps(PAD):
         wide, high = overlap_x[:, None], overlap_y[None, :]
         vertical = wide > high  # a wide, flat overlap asks for a vertical push
-        push_x[columns, lines] = np.maximum(push_x[columns, lines], np.where(vertical, 0, wide + 1))
-        push_y[columns, lines] = np.maximum(push_y[columns, lines], np.where(vertical, high + 1, 0))
-    tables = push_x.ravel(), push_y.ravel(), (np.maximum(push_x, push_y) > 0).ravel()
-    for table in tables:
-        table.setflags(write=False)
-    grid = PAD * (push_x.shape[1] + 1), push_x.shape[1]
-    # Bytes, because indexing them with an int is the fastest lookup in Python.
-    return push_x.shape, (*tables, *grid), (*(table.tobytes() for table in tables), *grid)
+        asked = np.stack([np.where(vertical, 0, wide + 1), np.where(vertical, high + 1, 0)], axis=-1)
+        pushes[columns, lines] = np.maximum(pushes[columns, lines], asked)
+    pairs, solid = pushes.reshape(-1, 2), np.asarray(pushes.any(axis=-1)).reshape(-1)
+    pairs.flags.writeable = solid.flags.writeable = False
+    return PushTables(pairs, solid, pairs.data, solid.data, height + 2 * PAD)

@@ -1,9 +1,10 @@
-"""What one environment and thousands of them share: arguments, spaces, how episodes begin and what is observed."""
+"""What one environment and thousands of them share: arguments, spaces, how episodes begin, and what can be changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import reprlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -11,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pidm_nav.limits import MAX_SIDE, check_number
+from pidm_nav.limits import MAX_SIDE, check_number, suggestion
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 from pidm_nav.world2d.physics import Physics
@@ -19,8 +20,13 @@ from pidm_nav.world2d.state import POSITION, REACHED, join_state, shift_goals, s
 
 ObsType = Literal["state", "pixels"]
 State = NDArray[np.float32]  # (D,) or (N, D), as in state.py
+FloatArray = NDArray[np.float64]
 
-NOISE_BLOCK = 256  # steps of noise that each row draws at a time, so that no step calls every row's generator
+NOISE_BLOCK = 200
+"""Steps of noise that a generator draws at a time, because each call costs more than the numbers.
+
+The noise comes from `Generator.standard_normal`, which gives the same numbers on every CPU. NumPy's log, cos and sin of
+arrays do not: they are computed by different instructions on different CPUs."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class World:
     """A 2D task with its arguments, as they are passed to `gym.make`."""
 
     task: str | None = None  # the name of a 2D task, or None for a map of your own
-    layout: str | None = None  # the path or the text of a map of your own
+    layout: str | Sequence[str] | None = None  # the path, the text or the lines of a map of your own
     room_size: Sequence[int] = (800, 800)  # width and height of the room in pixels, for a map of your own
     goal_order: Sequence[int] | None = None  # visiting order of the goals, for a map whose goals are all `G`
     noise_std: float = 0.2  # standard deviation of the noise on each action component
@@ -50,6 +56,10 @@ class World:
             raise ValueError(f"obs_type is {self.obs_type!r}: choose 'state' or 'pixels'")
         check_number("image_size", self.image_size, 16, MAX_SIDE)
         self.physics  # noqa: B018 (a bad map or bad dynamics are refused now, not at the first step)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the arguments and the map, whose file may be gone later; all else is made from them again."""
+        return {name: getattr(self, name) for name in [*(field.name for field in fields(self)), "map"]}
 
     @cached_property
     def map(self) -> Layout:
@@ -82,7 +92,7 @@ class World:
         return spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
 
     @property
-    def begins_alike(self) -> bool:
+    def has_fixed_start(self) -> bool:
         """Whether all episodes begin in the same state."""
         return not self.random_start and not self.random_goals and len(self.map.starts) == 1
 
@@ -100,18 +110,6 @@ class World:
             start = self._free_place(rng, goals, "start")
         return join_state(start, goals, 0)
 
-    def draw_noise(self, rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
-        """Draw (len(rngs), NOISE_BLOCK, 2) numbers from N(0, noise_std), each row from its own generator.
-
-        The generator's own normals are the same on every CPU. NumPy's log, cos and sin of arrays are not: they are
-        computed by different instructions on different CPUs.
-        """
-        noise = np.empty((len(rngs), NOISE_BLOCK, 2))
-        for rng, block in zip(rngs, noise, strict=True):
-            rng.standard_normal(out=block)
-        noise *= self.physics.noise_std
-        return noise
-
     def observe(self, states: State) -> NDArray[Any]:
         """Return fresh observations of (D,) or (N, D) states."""
         if self.obs_type == "pixels":
@@ -126,7 +124,11 @@ class World:
 
     def check_state(self, state: Any) -> State:
         """Return a given state vector as the environment has it; one that this task cannot be in is a ValueError."""
-        vector, size = np.asarray(state, dtype=np.float64), state_size(self.map.num_goals)
+        size = state_size(self.map.num_goals)
+        try:
+            vector = np.asarray(state, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"the state is {reprlib.repr(state)}: give {size} numbers") from None
         if vector.shape != (size,) or not np.isfinite(vector).all():
             form = "[x, y, (goal_x, goal_y, reached) for each goal]"
             raise ValueError(
@@ -162,3 +164,47 @@ class World:
         raise ValueError(
             f"found no free place for a random {what} in 1000 tries: the map is too full, enlarge the room"
         )
+
+
+class ChangeableWorld:
+    """The methods that change a task: override them in a class that `NavEnv` and `NavVectorEnv` are mixed with.
+
+    Positions and velocities are arrays (2,) in one environment and (N, 2) in a vector environment, so that one method
+    does for both.
+    """
+
+    world: World
+
+    def change_velocity(self, position: FloatArray, velocity: FloatArray, last_velocity: FloatArray) -> FloatArray:
+        """Return the velocity to move with, where 1 is 20 px per step.
+
+        Args:
+            position: where the agent is.
+            velocity: the action with its noise, after deadzone and clip.
+            last_velocity: what the agent moved in the step before, divided by 20 px; 0 at the beginning.
+        """
+        return velocity
+
+    def change_reward(self, start: FloatArray, end: FloatArray, goal: FloatArray, reward: Any) -> Any:
+        """Return the reward of a step from `start` to `end`, given the goal that was current and the task's reward."""
+        return reward
+
+    def observe(self, states: State) -> NDArray[Any]:
+        """Return new observations of state vectors (D,) or (N, D)."""
+        return self.world.observe(states)
+
+    def make_observation_space(self) -> spaces.Box:
+        """Return the space of the observations of one environment."""
+        return self.world.observation_space
+
+    def _is_changed(self, name: str) -> bool:
+        """Return whether a method is overridden; those that are not need not be called."""
+        return getattr(type(self), name) is not getattr(ChangeableWorld, name)
+
+
+def check_options(options: dict[str, Any] | None, known: Iterable[str]) -> dict[str, Any]:
+    """Return the options of a reset; one that is not known is a ValueError."""
+    for name in (options or {}).keys() - known:
+        remedy = suggestion(str(name), known, f"choose from {', '.join(known)}")
+        raise ValueError(f"reset has no option {name!r}: {remedy}")
+    return options or {}
