@@ -163,6 +163,25 @@ def test_a_pass_over_the_data_draws_every_element_once(sampling: Sampling) -> No
     assert len(drawn) == len(set(drawn)) == count
 
 
+@given(
+    window=st.integers(1, 8),
+    length=st.integers(0, 8),
+    chunk=st.integers(0, 3),
+    horizons=st.sampled_from([(), (1,), (1, 3)]),
+    size=st.integers(1, 40),
+)
+def test_a_batch_is_no_larger_than_asked_for(
+    window: int, length: int, chunk: int, horizons: tuple[int, ...], size: int
+) -> None:
+    agent, data = prepared([9, 8, 7])
+    trajectories, sampling = Trajectories(agent, data, window), Sampling(horizons, True, length, chunk)
+    count, drawn = trajectories.candidates(sampling, size)
+    batch = trajectories.batch(torch.arange(min(drawn, count)), sampling)
+    assert batch.now.numel() <= max(size, window, length)
+    assert batch.has_action.shape == batch.is_demo.shape == batch.now.shape
+    assert batch.action.shape == (*batch.now.shape, *([chunk] if chunk else []), 1)
+
+
 def test_a_mean_counts_elements_by_weight() -> None:
     batch = whole(*prepared([3, 2]), Sampling(length=3))
     values = torch.where(batch.has_action > 0, 2.0, torch.tensor(1e9))
