@@ -441,7 +441,7 @@ def test_edit_in_place_only_when_asked(walks, refused):
     refused("give either --out", "demos", "edit", walks, "--drop", 0, "--in-place", "--out", "x.npz")
     refused("is for a file, and 'maze/astar' is none", "demos", "edit", "maze/astar", "--drop", 0, "--in-place")
     with only_writer(walks, ""):
-        refused("is being written to by process", "demos", "edit", walks, "--drop", 0, "--in-place")
+        refused("is being written to by another process", "demos", "edit", walks, "--drop", 0, "--in-place")
     assert walks.read_bytes() == before
     run("demos", "edit", walks, "--drop", 0, "--in-place")
     assert [episode.seed for episode in load_demos(walks)] == [21, 22, 23, 24]

@@ -208,7 +208,7 @@ def test_a_training_that_is_stopped_keeps_its_last_step(
 
 def test_one_training_per_folder(dataset: DemoDataset, tmp_path: Path) -> None:
     def train_too(step: int, agent: NavPolicy) -> None:
-        with pytest.raises(OSError, match=rf"is being written to by process {os.getpid()} .*: wait until it has ended"):
+        with pytest.raises(OSError, match="is being written to by another process: wait until it has ended"):
             train("bc", dataset, out=tmp_path / "x" / "..", **STOPPED)
 
     (tmp_path / "x").mkdir()
