@@ -14,6 +14,7 @@ Our file is one compressed npz of flat arrays, readable by anything that reads N
 
 from __future__ import annotations
 
+import io
 import json
 import reprlib
 import zipfile
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -41,6 +42,9 @@ from pidm_nav.world2d.state import REACHED, has_goal_flags
 FORMAT = "pidm-nav demonstrations"
 VERSION = 1
 BUNDLED = ("astar", "human-like")
+MAX_MEMBERS = 256  # arrays in a file
+MAX_DIRECTORY = 2**20  # bytes of the list of members at the end of a file
+MAX_HEADER = 10_000  # bytes that describe an array; NumPy would take the memory for as many as a file claims
 RECORDED_DYNAMICS = {"clip_noise": False}  # the paper's recordings were made without its clip of noisy actions
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -120,7 +124,7 @@ def save_demos(dataset: DemoDataset, target: str | Path) -> None:
         check_size((array.shape, array.dtype) for array in arrays.values())
     except ValueError as error:
         raise ValueError(f"cannot write '{target}': {error}") from None
-    with atomic_file(target) as temporary, temporary.open("wb") as file:
+    with atomic_file(target) as temporary, temporary.open("xb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
@@ -143,8 +147,11 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     arrays = {}
     with path.open("rb") as file:
         try:
+            _check_directory(file)
             with zipfile.ZipFile(file) as archive:
                 members = archive.infolist()
+                if len(members) > MAX_MEMBERS:
+                    raise TooLarge(f"it has {len(members):,} arrays: {MAX_MEMBERS} is the most")
                 check_size(_read_header(archive, member) for member in members)
                 for member in members:
                     with archive.open(member) as stream:
@@ -160,13 +167,29 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def _check_directory(file: IO[bytes]) -> None:
+    """Refuse a long list of members before zipfile reads it; without members beyond 4 GB there is one such list."""
+    file.seek(max(file.seek(0, io.SEEK_END) - 2**16 - 42, 0))
+    tail = file.read()
+    end = tail.rfind(b"PK\5\6")
+    size = int.from_bytes(tail[end + 12 : end + 16], "little")
+    if end >= 0 and (size > MAX_DIRECTORY or tail[max(end - 20, 0) : end].startswith(b"PK\6\7")):
+        raise TooLarge(f"it has more arrays than a dataset: {MAX_MEMBERS} is the most")
+
+
 def _read_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and the type of an array."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without limit
         raise zipfile.BadZipFile
     with archive.open(member) as stream:
-        first = npy.read_magic(stream) == (1, 0)
-        shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(stream)
+        start = stream.read(12)  # magic (6), version (2), and the header's length (2 in version 1, else 4)
+        first = start[6:8] == b"\x01\x00"
+        length = int.from_bytes(start[8 : 10 if first else 12], "little")
+        if length > MAX_HEADER:
+            raise TooLarge(f"a header of it claims {length:,} bytes: {MAX_HEADER:,} is the most")
+        header = io.BytesIO(start + stream.read(length))
+    npy.read_magic(header)
+    shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(header)
     return shape, dtype
 
 
