@@ -13,6 +13,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from sandbox import Sandbox
+    from studio_server import Server
 
 # A property is about results, not about how busy the machine is.
 settings.register_profile("pidm-nav", deadline=None)
@@ -55,6 +56,45 @@ def box() -> "Iterator[Sandbox]":
     sandbox = Sandbox()
     yield sandbox
     sandbox.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that a test module's studio works in."""
+    return tmp_path_factory.mktemp("studio")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> "Iterator[Server]":
+    """A studio that works in `folder`."""
+    from studio_server import Server
+
+    made = Server(folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def agents(server: "Server") -> list[str]:
+    """Two agents that the studio has trained, BC and PIDM."""
+    from studio_server import wait_for
+
+    asked = {
+        "agents": ["bc", "pidm"],
+        "demos": "maze/human-like",
+        "num_demos": 2,
+        "steps": 40,
+        "play": True,
+    }
+    names = server.ask("/api/trainings", asked)["started"]
+    assert "trainings are running" in server.refusal("/api/trainings", asked)[1]
+    for name in names:
+        run = wait_for(server, name)
+        assert run["status"] == "done", run
+        assert run["loss"][-1][0] == 40
+        assert run["metric"] == "goal_ratio" and run["steps"] == 40
+        assert [step for step, _ in run["scores"]] == [8, 16, 24, 32, 40]
+    return list(names)
 
 
 @pytest.hookimpl(optionalhook=True)

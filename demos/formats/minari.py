@@ -75,7 +75,7 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     """
     check_id(dataset_id, force)
     minari, store = _import_minari(), _store()
-    written = Written(dataset.task, dataset.source, len(dataset), _checksum(dataset))
+    written = Written(dataset.task, dict(dataset.source), len(dataset), _checksum(dataset))
     source = json.dumps(msgspec.to_builtins(written))
     kept = _environment(dataset)
     space = kept["observation_space"]
