@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,29 @@ def agents(server: "Server") -> list[str]:
         assert run["metric"] == "goal_ratio" and run["steps"] == 40
         assert [step for step, _ in run["scores"]] == [8, 16, 24, 32, 40]
     return list(names)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no chromium is installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    quiet = [f"--disable-{each}" for each in ("background-networking", "component-update", "sync", "gpu")]
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", *quiet])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: "Server") -> Iterator[Any]:
+    """The studio's page on a desktop."""
+    from studio_server import opened
+
+    with opened(browser, server) as page:
+        yield page
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,7 +9,8 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,29 @@ def wait_for(server: Server, name: str) -> dict[str, Any]:
         if run["status"] != "running":
             return run
         PAUSE.wait(0.1)  # asking without a pause would take the processor from the training
+
+
+@contextmanager
+def opened(browser: Any, server: Server, **settings: Any) -> Iterator[Any]:
+    """Open the studio's page, and check that no script of it fails."""
+    context = browser.new_context(**{"viewport": {"width": 1200, "height": 850}, "bypass_csp": True} | settings)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(server.link)
+    page.wait_for_selector("#play-form option[value=maze]", state="attached")
+    yield page
+    assert not errors
+    context.close()
+
+
+def start(page: Any, task: str, file: str) -> None:
+    page.select_option("#play-form [name=task]", task)
+    page.fill("[name=file]", file)
+    page.click("#start")
+    page.wait_for_selector("#session:not([hidden])")
+    page.wait_for_function("document.getElementById('steps').textContent === '0'")
+
+
+def step_until(page: Any, steps: int) -> None:
+    page.wait_for_function(f"Number(document.getElementById('steps').textContent) >= {steps}")

@@ -1,9 +1,7 @@
 """The studio's page in a real browser."""
 
 import json
-import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,55 +12,7 @@ from pidm_nav import load_demos
 from pidm_nav.demos.replay import check_demos
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
-from studio_server import Server, packaged, wait_for
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("no chromium is installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-        )
-        yield opened
-        opened.close()
-
-
-@contextmanager
-def opened(browser: Any, server: Server, **settings: Any) -> Iterator[Any]:
-    """Open the studio's page, and check that no script of it fails."""
-    context = browser.new_context(**{"viewport": {"width": 1200, "height": 850}, "bypass_csp": True} | settings)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(server.link)
-    page.wait_for_selector("#play-form option[value=maze]", state="attached")
-    yield page
-    assert not errors
-    context.close()
-
-
-@pytest.fixture
-def page(browser: Any, server: Server) -> Iterator[Any]:
-    with opened(browser, server) as page:
-        yield page
-
-
-def start(page: Any, task: str, file: str) -> None:
-    page.select_option("#play-form [name=task]", task)
-    page.fill("[name=file]", file)
-    page.click("#start")
-    page.wait_for_selector("#session:not([hidden])")
-    page.wait_for_function("document.getElementById('steps').textContent === '0'")
-
-
-def step_until(page: Any, steps: int) -> None:
-    page.wait_for_function(f"Number(document.getElementById('steps').textContent) >= {steps}")
+from studio_server import Server, opened, packaged, start, step_until, wait_for
 
 
 def test_the_browser_records_with_keys_and_reloads_in_the_middle(page: Any, folder: Path) -> None:

@@ -80,7 +80,7 @@ export class Board {
       if (players.length > 1) players.forEach((player, place) => {
         this.dot(goal.x + 10 * (place - (players.length - 1) / 2), goal.y + 18, player.kind, player.goals[index].reached);
       });
-      this.write(reached ? "✓" : String(index + 1), goal, kind, "600 17px");
+      this.write(reached ? "✓" : String(index + 1), goal, kind, 600);
     });
   }
 
@@ -113,23 +113,22 @@ export class Board {
     pen.fillStyle = color(kind);
     pen.beginPath(); pen.arc(x, y, BOX / 2 + 1, 0, 7); pen.fill();
     pen.lineWidth = 2.5; pen.strokeStyle = color("floor"); pen.stroke();
-    if (label) this.write(label, { x, y }, kind, "700 16px");
+    if (label) this.write(label, { x, y }, kind, 700);
   }
 
   // A text beside a place: within the room, and where no other text is yet.
-  write(text, { x, y }, kind, font) {
+  write(text, { x, y }, kind, weight) {
     const pen = this.pen, [wide, high] = this.map.room;
-    pen.font = `${font} system-ui, sans-serif`;
-    const width = pen.measureText(text).width, height = 18;
-    const places = [0, 1, 2, 3].flatMap((line) => [
-      [x + 13, y - 20 - 17 * line], [x - 13 - width, y - 20 - 17 * line], [x + 13, y + 6 + 17 * line], [x - 13 - width, y + 6 + 17 * line],
-    ]);
+    const height = Math.max(18, 13 * wide / this.canvas.clientWidth); // to be read on a phone too
+    pen.font = `${weight} ${height * .92}px system-ui, sans-serif`;
+    const width = pen.measureText(text).width;
+    const places = [0, 1, 2, 3].flatMap((line) => [y - 2 - height * (line + 1), y + 6 + height * line].flatMap((top) => [[x + 13, top], [x - 13 - width, top]]));
     const free = places.find(([left, top]) => left >= 0 && left + width <= wide && top >= 0 && top + height <= high
       && !this.texts.some(([a, b, c, d]) => left < c && left + width > a && top < d && top + height > b)) ?? places[0];
     const [left, top] = [Math.min(Math.max(free[0], 2), wide - width - 2), Math.min(Math.max(free[1], 2), high - height - 2)];
     this.texts.push([left, top, left + width, top + height]);
     pen.lineWidth = 4; pen.strokeStyle = color("floor"); pen.fillStyle = color(kind);
-    for (const stroke of ["strokeText", "fillText"]) pen[stroke](text, left, top + 15);
+    for (const stroke of ["strokeText", "fillText"]) pen[stroke](text, left, top + .82 * height);
   }
 
   arrow(x, y, dx, dy, kind, width = 4) {
