@@ -1,7 +1,6 @@
 import dataclasses
 import hashlib
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from PIL import Image
 import pidm_nav
 from pidm_nav import PAPER_TASKS
 from pidm_nav.cli import main
+from pidm_nav.commands import demos as commands
 from pidm_nav.demos import DemoDataset, Episode, collect, edit_demos, load_demos, save_demos
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
@@ -298,8 +298,8 @@ def test_info_prints_what_files_say_as_it_is(tmp_path, capsys):
 
 
 def test_leftovers_of_dead_processes_are_ignored_and_removed(four_room, tmp_path):
-    name = f".there.{socket.gethostname()}-{2**22 + 1}-0.tmp.npz"  # no process has such a number
-    (tmp_path / name).write_text("half a file")
+    for name in (".there.tmp.npz", "..there.tmp.npz.lock"):
+        (tmp_path / name).write_text("half a file")
     run("demos", "convert", four_room, tmp_path / "there.npz")
     assert os.listdir(tmp_path) == ["there.npz"]
 
@@ -694,3 +694,21 @@ def test_anybodys_episodes_are_filmed_while_they_are_played_again(tmp_path):
     main(["demos", "replay", str(tmp_path / "swing.npz"), "--episode", "1", "--gif", str(tmp_path / "swing.gif")])
     with Image.open(tmp_path / "swing.gif") as film:
         assert film.n_frames == 8 and film.size == (500, 500)
+
+
+def test_of_two_that_write_one_file_one_is_refused(tmp_path, monkeypatch):
+    """The second begins while the first collects, and neither says that it wrote what the other replaced."""
+    target, told = str(tmp_path / "d.npz"), []
+    words = ["collect", "--task", "zigzag", "--episodes", "1", "--out", target]
+    first = commands.collect
+
+    def collect_twice(*arguments, **settings):
+        monkeypatch.setattr(commands, "collect", first)
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--force"])
+        told.append(ended.value.code)
+        return first(*arguments, **settings)
+
+    monkeypatch.setattr(commands, "collect", collect_twice)
+    main(words)
+    assert told == [2] and len(load_demos(target)) == 1

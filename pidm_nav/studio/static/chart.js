@@ -1,5 +1,5 @@
 // A training's curves: the loss on a logarithmic axis at the left, and what was scored at the right.
-const [WIDE, HIGH, LEFT, RIGHT, TOP, LOW] = [600, 160, 52, 52, 26, 34];
+const [WIDE, HIGH, LEFT, RIGHT, TOP, LOW] = [600, 160, 58, 66, 26, 34];
 export const METRICS = {
   goal_ratio: { name: "goals reached", text: (value) => `${Math.round(value * 100)}%` },
   success_rate: { name: "episodes solved", text: (value) => `${Math.round(value * 100)}%` },
@@ -35,7 +35,7 @@ export function chart(run, label) {
     draw("text", { x: LEFT - 6, y: y(1) + 4, "text-anchor": "end" }, (10 ** top).toPrecision(2)),
     draw("text", { x: LEFT - 6, y: y(0) + 4, "text-anchor": "end" }, (10 ** floor).toPrecision(2)),
     draw("text", { x: LEFT, y: HIGH - 16, "text-anchor": "middle" }, "0"),
-    draw("text", { x: WIDE - RIGHT, y: HIGH - 16, "text-anchor": "middle" }, steps.toLocaleString("en")),
+    draw("text", { x: WIDE - RIGHT, y: HIGH - 16, "text-anchor": "end" }, steps.toLocaleString("en")),
     draw("text", { x: (WIDE + LEFT - RIGHT) / 2, y: HIGH - 4, "text-anchor": "middle" }, "training steps"),
   );
   if (metric && dots.length) svg.append(
