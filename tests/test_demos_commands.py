@@ -414,6 +414,12 @@ def test_trimmed_episodes_are_slices(walks, trim, first, end):
         assert after.seed == (None if cut_start else before.seed)
 
 
+def test_one_episode_is_trimmed_and_the_others_stay(walks):
+    whole, edited = load_demos(walks), edit_demos(walks, trim="1=2:5")
+    assert [len(each) for each in edited] == [3 if number == 1 else len(each) for number, each in enumerate(whole)]
+    np.testing.assert_array_equal(edited[1].actions, whole[1].actions[2:5])
+
+
 def test_infos_of_every_step_are_trimmed_too(tmp_path):
     infos = {"each step": np.arange(4), "each state": np.arange(5)}
     episode = Episode(np.zeros((5, 1)), np.zeros((4, 1)), np.zeros(4), True, False, 3, infos)
