@@ -79,6 +79,19 @@ def truncate(session: Session, reading=RIGHT) -> None:
         session.tick(reading)
 
 
+def test_an_episode_is_said_to_be_kept_when_it_is_on_disk(tmp_path, monkeypatch):
+    session = new_session(tmp_path / "mine.npz", steps=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(session.file._worker, "submit", lambda work: None)  # the disk takes its time
+        session.tick(STILL)
+        while not session.results:
+            session.tick(RIGHT)
+        session.tick(STILL)
+        assert session.message == "Saving episode 1" and session.file.num_written == 0
+    assert session.file.save() and session.message.startswith("Episode 1 kept") and session.file.num_written == 1
+    session.close()
+
+
 # ---- what is recorded
 
 

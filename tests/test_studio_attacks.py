@@ -45,7 +45,7 @@ def test_an_upload_that_is_refused_removes_nothing(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(recordings, "load_demos", appear)
     with pytest.raises(ValueError, match="no demonstrations"):
-        recordings.upload(path, b"content")
+        recordings.upload(Folder(tmp_path.resolve()), "mine.npz", b"content")
     assert path.read_bytes() == b"acknowledged" and os.listdir(tmp_path) == ["mine.npz"]
 
 
@@ -276,6 +276,20 @@ def test_a_canceled_step_is_waited_for() -> None:
         assert steps == ["stepped"]  # nothing goes on after `end`
 
     asyncio.run(scenario())
+
+
+def test_requests_are_answered_beside_the_players_clock() -> None:
+    """Losses, listings and files are read in threads, while the event loop steps the players."""
+    import asyncio
+
+    from starlette.requests import Request
+
+    from pidm_nav.studio.server import _answer
+
+    threads: list[threading.Thread] = []
+    answer = _answer(None, lambda studio: threads.append(threading.current_thread()))  # type: ignore[arg-type]
+    asyncio.run(answer(Request({"type": "http", "method": "GET", "headers": [], "path_params": {}})))  # type: ignore[arg-type]
+    assert threads and threads[0] is not threading.main_thread()
 
 
 # ---- who may use it

@@ -134,8 +134,8 @@ class Edit:
     drop: str | None = None
     """Numbers of episodes to leave out, as they are counted in FILE."""
     trim: str | None = None
-    """Steps to keep of each of these episodes, such as 0:120, 10: or :-5 (all but the last five), or of one of them, such
-    as 3=0:120."""
+    """Steps to keep of each of these episodes, such as 0:120, 10: or :-5 (all but the last five), or of one of them, as
+    in 3=0:120."""
     merge: tuple[str, ...] = ()
     """Demonstrations of the same task and environment, whose episodes follow as they are."""
     out: str | None = None

@@ -27,8 +27,9 @@ class EditRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trim: tuple[int, int] | None = None  # the first step to keep and the one after the last; None drops the episode
 
 
-def upload(path: Path, content: bytes) -> None:
+def upload(folder: Folder, name: str, content: bytes) -> dict[str, Any]:
     """Keep an uploaded file if it holds demonstrations and its name is free; no other file is touched."""
+    path = folder.file(name)
     with only_writer(path, "rename your file"):
         if path.exists():
             raise FileExistsError(f"there is a recording '{path.name}' already: rename yours")
@@ -38,6 +39,7 @@ def upload(path: Path, content: bytes) -> None:
                 load_demos(temporary)
             except ValueError as error:
                 raise ValueError(str(error).replace(str(temporary), path.name)) from None
+    return {"name": name}
 
 
 def list_episodes(folder: Folder, name: str) -> dict[str, Any]:
@@ -66,8 +68,8 @@ def read_states(folder: Folder, name: str, episode: int) -> list[list[float]]:
     return states
 
 
-def edit(folder: Folder, name: str, request: EditRequest) -> None:
-    """Drop or trim an episode; the file stays as it was until the edited one is whole."""
+def edit(folder: Folder, name: str, request: EditRequest) -> dict[str, Any]:
+    """Drop or trim an episode, and return what is left; the file stays as it was until the edited one is whole."""
     path = folder.file(name)
     with only_writer(path, "wait until the recording has ended"):
         demo_episode(_load(folder, name), request.episode)  # refuses a number that no episode has
@@ -77,6 +79,7 @@ def edit(folder: Folder, name: str, request: EditRequest) -> None:
             first, end = request.trim
             edited = edit_demos(path, trim=f"{request.episode}={first}:{end}")
         save_demos(edited, path)
+    return list_episodes(folder, name)
 
 
 def _load(folder: Folder, name: str) -> DemoDataset:

@@ -90,7 +90,8 @@ def make_app(folder: Path, token: str, host: str = "127.0.0.1") -> ASGIApp:
 
     routes = [
         Route("/", index),
-        *_requests(studio),
+        *(Route(path, _answer(studio, handler), methods=["GET"]) for path, handler in GET.items()),
+        *(Route(path, _answer(studio, handler, kind), methods=["POST"]) for path, (kind, handler) in POST.items()),
         WebSocketRoute("/play", _play(studio)),
         WebSocketRoute("/watch", _watch(studio)),
         Mount("/static", StaticFiles(packages=[("pidm_nav.studio", "static")])),
@@ -98,71 +99,55 @@ def make_app(folder: Path, token: str, host: str = "127.0.0.1") -> ASGIApp:
     return Guard(Starlette(routes=routes, lifespan=lifespan), token, host)
 
 
-def _requests(studio: Studio) -> list[Route]:
-    """Return what pages ask for in JSON; each answer is computed in a thread, so that nobody's episode waits."""
-    place, trainings = studio.folder, studio.trainings
-
-    def overview(request: Request, content: bytes) -> Any:
-        tasks = [
-            {"name": task.name, "title": task.title, "experts": task.experts}
-            for task in TASKS.values()
-            if task.has_2d_state or find_spec("vizdoom")
-        ]
-        listed = {"recordings": place.recordings(), "agents": place.agents(), "trainings": trainings.report()}
-        return {"version": __version__, "folder": place.path.name, "tasks": tasks, **listed}
-
-    def world(request: Request, content: bytes) -> Any:
-        task, env_kwargs = msgspec.json.decode(content, type=WorldRequest).resolve()
-        layout = task.layout(env_kwargs) if task.has_2d_state else None
-        return {"task": task.name, "title": task.title, "map": picture(layout)}
-
-    def upload(request: Request, content: bytes) -> Any:
-        path = place.file(request.path_params["name"])
-        recordings.upload(path, content)
-        return {"name": path.name}
-
-    def edit(request: Request, content: bytes) -> Any:
-        name = request.path_params["name"]
-        recordings.edit(place, name, msgspec.json.decode(content, type=recordings.EditRequest))
-        return recordings.list_episodes(place, name)
-
-    def rename(request: Request, content: bytes) -> Any:
-        return {"name": trainings.rename(request.path_params["name"], msgspec.json.decode(content, type=str))}
-
-    name, episode = "{name:path}", "{episode:int}"
-    get: dict[str, Callable[[Request, bytes], Any]] = {
-        "/api/overview": overview,
-        "/api/controls": lambda request, content: play.controls_for_browsers(Controls()),
-        "/api/trainings": lambda request, content: trainings.report(),
-        f"/api/episodes/{name}": lambda request, content: recordings.list_episodes(place, request.path_params["name"]),
-        f"/api/states/{name}/{episode}": lambda request, content: recordings.read_states(place, **request.path_params),
-    }
-    post: dict[str, Callable[[Request, bytes], Any]] = {
-        "/api/world": world,
-        "/api/demos/{name}": upload,
-        "/api/demos/{name}/edit": edit,
-        "/api/trainings": lambda request, content: {
-            "started": trainings.start(msgspec.json.decode(content, type=TrainRequest))
-        },
-        f"/api/trainings/{name}/stop": lambda request, content: trainings.stop(request.path_params["name"]),
-        f"/api/trainings/{name}/rename": rename,
-        f"/api/trainings/{name}/delete": lambda request, content: trainings.delete(request.path_params["name"]),
-    }
-    routes = [Route(path, _answer(handler), methods=["GET"]) for path, handler in get.items()]
-    return routes + [
-        Route(path, _answer(handler, recordings.MAX_UPLOAD if handler is upload else MAX_MESSAGE), methods=["POST"])
-        for path, handler in post.items()
+def _overview(studio: Studio) -> Any:
+    tasks = [
+        {"name": task.name, "title": task.title, "experts": task.experts}
+        for task in TASKS.values()
+        if task.has_2d_state or find_spec("vizdoom")
     ]
+    listed = {"recordings": studio.folder.recordings(), "agents": studio.folder.agents()}
+    listed["trainings"] = studio.trainings.report()
+    return {"version": __version__, "folder": studio.folder.path.name, "tasks": tasks, **listed}
 
 
-def _answer(handler: Callable[[Request, bytes], Any], most: int = 0) -> Handler:
-    """Read a request's body of at most so many bytes, answer it in a thread, and turn errors into a sentence."""
+def _world(asked: WorldRequest) -> Any:
+    task, env_kwargs = asked.resolve()
+    layout = task.layout(env_kwargs) if task.has_2d_state else None
+    return {"task": task.name, "title": task.title, "map": picture(layout)}
+
+
+# What pages ask for, with the parts of the path as keywords; what they send is decoded as the type beside the function.
+GET: dict[str, Callable[..., Any]] = {
+    "/api/overview": _overview,
+    "/api/controls": lambda studio: play.controls_for_browsers(Controls()),
+    "/api/trainings": lambda studio: studio.trainings.report(),
+    "/api/episodes/{name:path}": lambda studio, name: recordings.list_episodes(studio.folder, name),
+    "/api/states/{name:path}/{episode:int}": lambda studio, **asked: recordings.read_states(studio.folder, **asked),
+}
+POST: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "/api/world": (WorldRequest, lambda studio, asked: _world(asked)),
+    "/api/demos/{name}": (bytes, lambda studio, asked, name: recordings.upload(studio.folder, name, asked)),
+    "/api/demos/{name}/edit": (
+        recordings.EditRequest,
+        lambda studio, asked, name: recordings.edit(studio.folder, name, asked),
+    ),
+    "/api/trainings": (TrainRequest, lambda studio, asked: {"started": studio.trainings.start(asked)}),
+    "/api/trainings/{name:path}/stop": (Any, lambda studio, asked, name: studio.trainings.stop(name)),
+    "/api/trainings/{name:path}/rename": (str, lambda studio, asked, name: studio.trainings.rename(name, asked)),
+    "/api/trainings/{name:path}/delete": (Any, lambda studio, asked, name: studio.trainings.delete(name)),
+}
+
+
+def _answer(studio: Studio, handler: Callable[..., Any], kind: Any = None) -> Handler:
+    """Answer requests in a thread, so that nobody's episode waits; errors become a sentence."""
 
     async def answer(request: Request) -> Response:
-        status = 200
+        status, given = 200, []
         try:
-            content = await _body(request, most) if most else b""
-            answered = await asyncio.to_thread(handler, request, content)
+            if kind is not None:
+                content = await _body(request, recordings.MAX_UPLOAD if kind is bytes else MAX_MESSAGE)
+                given = [content if kind is bytes else msgspec.json.decode(content, type=kind)]
+            answered = await asyncio.to_thread(handler, studio, *given, **request.path_params)
         except (ValueError, OSError, ImportError) as error:
             answered, status = {"error": str(error)}, 400
         except ClientDisconnect:

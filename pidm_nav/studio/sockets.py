@@ -6,40 +6,18 @@ import asyncio
 import contextlib
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from pidm_nav.studio.play import PlayerConnection
+from pidm_nav.studio.watch import Watch
 
 LATE = 0.1  # seconds of steps that are caught up with
 FIRST_WORD = 10.0  # seconds for a page to say what it wants
 Sender = Callable[[Any], Awaitable[None]]
 Message = TypeVar("Message")
-
-
-class Show(Protocol):
-    """What is stepped and shown."""
-
-    @property
-    def fps(self) -> float:
-        """Steps per second."""
-
-    @property
-    def over(self) -> bool:
-        """Whether there is nothing more to step."""
-
-    @property
-    def quick(self) -> bool:
-        """Whether a step takes so little time that it needs no thread."""
-
-    def tick(self) -> None:
-        """Make one step."""
-
-    def picture(self) -> Any:
-        """Return a frame to send, or None."""
-
-    def report(self) -> dict[str, Any]:
-        """Return what the page shows now."""
 
 
 @contextlib.asynccontextmanager
@@ -70,7 +48,7 @@ async def first_message(socket: WebSocket, kind: type[Message]) -> Message:
     return msgspec.json.decode(text, type=kind)
 
 
-async def run(show: Show, socket: WebSocket, send: Sender) -> None:
+async def run(show: PlayerConnection | Watch, socket: WebSocket, send: Sender) -> None:
     """Step at the person's speed until it is over, and send what there is to see."""
 
     def step() -> tuple[bytes | None, dict[str, Any]]:

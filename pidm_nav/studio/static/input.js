@@ -67,6 +67,7 @@ export class Input {
 
   // What the person does now; called once per picture.
   read() {
+    if (!this.active) return { device: this.device };
     let axes = [0, 0, 0, 0];
     for (const pad of navigator.getGamepads?.() ?? []) if (pad?.connected) axes = this.readPad(pad) ?? axes;
     for (const [number, { stick }] of Object.entries(this.touched)) axes.splice(2 * Number(number), 2, ...stick);
