@@ -334,7 +334,7 @@ def test_a_stick_held_on_the_device_that_is_not_in_use_does_not_begin_the_next_e
 
 @pytest.mark.parametrize("option", [{"episodes": 0}, {"fps": 0.0}, {"countdown": -1.0}, {"seed": -1}])
 def test_bad_numbers_are_refused(tmp_path, option):
-    with pytest.raises(ValueError, match=f"--{next(iter(option))}"):
+    with pytest.raises(ValueError, match=f"^{next(iter(option))} is"):
         new_session(tmp_path / "mine.npz", **option)
 
 

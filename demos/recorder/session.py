@@ -60,7 +60,7 @@ class Session:
         rival: Rival | None = None,
     ) -> None:
         if rules.episodes is not None:
-            check_number("episodes", rules.episodes, 1, MAX_EPISODES)
+            check_number("rounds" if file is None else "episodes", rules.episodes, 1, MAX_EPISODES)
         self.task, self.rules, self.file, self.rival = task, rules, file, rival
         self.layout = task.layout(env_kwargs) if task.has_2d_state else None  # the map, where it is drawn from states
         render_mode = None if task.has_2d_state else "rgb_array"
