@@ -47,8 +47,9 @@ def edit_demos(
         source: what `load_demos` takes.
         keep: the episodes to keep: "successes", or their numbers from 0, such as "0,4,10:20" (10 to 19).
         drop: the numbers of episodes to leave out, counted before any is.
-        trim: the steps to keep of each of these episodes, such as "0:120", "10:" or ":-5", as Python slices count. An
-            episode that loses its end is truncated, and one that loses its beginning has no seed.
+        trim: the steps to keep of each of these episodes, such as "0:120", "10:" or ":-5", as Python slices count, or
+            of one of them, as in "3=0:120". An episode that loses its end is truncated, and one that loses its
+            beginning has no seed.
         merge: other demonstrations of the same task and environment, whose episodes follow as they are.
     """
     if not (keep or drop or trim or merge):
@@ -95,13 +96,16 @@ def _numbers(dataset: DemoDataset, text: str) -> list[int]:
 
 
 def _trimmed(index: int, episode: Episode, trim: str) -> Episode:
-    found = re.fullmatch(r"(-?\d{1,9})?:(-?\d{1,9})?", trim.strip())
+    found = re.fullmatch(r"(?:(\d{1,9})=)?(-?\d{1,9})?:(-?\d{1,9})?", trim.strip())
     if not found:
         raise ValueError(
             f"'{trim}' does not say which steps to keep: give two numbers such as 0:120, or one, as in 10:"
         )
+    only, *ends = (int(number) if number else None for number in found.groups())
+    if only not in (None, index):
+        return episode
     steps = len(episode)
-    first, end, _ = slice(*(int(number) if number else None for number in found.groups())).indices(steps)
+    first, end, _ = slice(*ends).indices(steps)
     if first >= end:
         raise ValueError(
             f"trim {trim} leaves nothing of episode {index}, which has {steps} steps: drop it, or keep more"

@@ -294,8 +294,14 @@ def _overview(names: list[str]) -> None:
 def _sentence(error: BaseException) -> str:
     """Return an error's message on one line; for a file error that the system raised, with the file's name."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return printable(f"'{error.filename}': {error.strerror.lower()}")
-    return printable(" ".join(str(error).split())) or type(error).__name__
+        return _shortened(printable(f"'{error.filename}': {error.strerror.lower()}"))
+    return _shortened(printable(" ".join(str(error).split()))) or type(error).__name__
+
+
+def _shortened(text: str, most: int = 1000) -> str:
+    """Return a text without its middle where it is long: nobody wants to read a whole value that was refused."""
+    text = re.sub(r"\S{200,}", lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
+    return text if len(text) <= most else f"{text[: most - 300]} ... {text[-280:]}"
 
 
 if __name__ == "__main__":

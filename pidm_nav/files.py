@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import csv
-import itertools
+import errno
 import json
 import os
 import shutil
-import socket
-import sys
+import stat
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-if sys.platform != "win32":
-    import fcntl
+from filelock import FileLock, Timeout
 
-_uses = itertools.count()  # so that threads, and blocks within blocks, have names of their own
+LONGEST_WAIT = 60.0  # seconds for another writer, who may have been stopped and never come back
 
 
 @contextmanager
@@ -32,7 +29,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(path) as temporary:
             yield temporary
-            with temporary.open("rb") as written:
+            with temporary.open("rb+") as written:  # Windows flushes no file that is open for reading
                 os.fsync(written.fileno())
             os.replace(temporary, path)
     except OSError as error:
@@ -40,56 +37,30 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_folder(parent: Path, name: str = "pidm-nav") -> Iterator[Path]:
+def temporary_folder(parent: Path) -> Iterator[Path]:
     """Make a folder whose content can be renamed to its place in the same file system; it is removed at the end."""
     parent.mkdir(parents=True, exist_ok=True)
-    with _temporary(parent / name) as folder:
+    with _temporary(parent / "pidm-nav") as folder:
         folder.mkdir()
         yield folder
 
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield a hidden name that says which process uses it, and remove what dead processes left for the same path."""
-    _remove_leftovers(path)
-    start, end = _marks(path)
-    temporary = path.with_name(f"{start}{os.getpid()}-{next(_uses)}{end}")
-    _remove(temporary)  # left by a dead process that had our number, as in a container that was started again
-    try:
-        yield temporary
-    finally:
-        _remove(temporary)
-
-
-def _marks(path: Path) -> tuple[str, str]:
-    """Return how temporary names for a path begin and end on this machine."""
-    return f".{path.stem}.{socket.gethostname()}-", f".tmp{path.suffix}"
-
-
-def _remove_leftovers(path: Path) -> None:
-    start, end = _marks(path)
-    with suppress(OSError):
-        for other in path.parent.iterdir():
-            owner, _, use = other.name.removeprefix(start).removesuffix(end).partition("-")
-            if other.name == f"{start}{owner}-{use}{end}" and owner.isdigit() and not _is_alive(int(owner)):
-                _remove(other)
-
-
-def _is_alive(process: int) -> bool:
-    if sys.platform == "win32":  # where this would end the process
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is somebody else's
-        return True
-    return True
+    """Yield the hidden name under which one writer at a time prepares a path; what a dead one left there is removed."""
+    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    with only_writer(temporary, "try again", wait=True):
+        try:
+            _remove(temporary)
+            yield temporary
+        finally:
+            _remove(temporary)
 
 
 def _remove(path: Path) -> None:
+    """Remove a file, a folder or a link, but never what a link leads to."""
     with suppress(OSError):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
@@ -99,48 +70,36 @@ def _remove(path: Path) -> None:
 def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[None]:
     """Be the only process that writes to a file or folder while the block runs; the lock dies with its process.
 
-    What dead processes left beside the path is removed first.
-
     Args:
         path: what is written to; its lock is a hidden file beside it, whose folder must exist.
         remedy: what to do about the process that holds the lock, for the error.
-        wait: wait for that process instead of raising an error.
+        wait: wait up to a minute for that process before raising an error.
     """
-    if sys.platform == "win32":  # has no such locks: nothing keeps two processes from writing to one place
-        yield
-        return
     path = Path(path).absolute()
     place = path.with_name(f".{path.name}.lock")
-    _remove_leftovers(path)
-    while True:
-        lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(lock, 200).decode(errors="replace") or "another process"
-            os.close(lock)
-            raise BlockingIOError(f"'{path}' is being written to by {holder}: {remedy}") from None
-        except OSError:  # a file system without locks
-            pass
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), os.stat(place)):
-                break
-        os.close(lock)  # its last holder has removed it: take the one that is there now
+    place.parent.stat()  # raises an error without a folder, which the lock would make
+    if place.is_symlink() or (place.exists() and not place.is_file()):
+        raise OSError(f"the lock '{place}' is a link or a folder, and not a file that a lock can be: remove it")
+    lock = FileLock(place, LONGEST_WAIT if wait else 0, thread_local=False)  # another thread may release it
     try:
-        with suppress(OSError):  # a full disk: the lock holds without a text that says whose it is
-            os.ftruncate(lock, 0)
-            now = time.strftime("%Y-%m-%d %H:%M:%S")
-            os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()} since {now}".encode(), 0)
+        lock.acquire(poll_interval=0.01)
+    except Timeout:
+        raise BlockingIOError(f"'{path}' is being written to by another process: {remedy}") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # a file system without locks
+            raise
+    try:
         yield
     finally:
-        _remove(place)
-        os.close(lock)
+        with suppress(OSError):  # removed while it is held: who waits for it makes another
+            place.unlink()
+        lock.release()
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a binary file."""
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(content)
+    with atomic_file(path) as temporary, temporary.open("xb") as file:
+        file.write(content)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -153,6 +112,16 @@ def write_json(path: str | Path, content: Any, indent: int | None = None) -> Non
     write_text(path, json.dumps(content, indent=indent) + "\n")
 
 
+def read_bytes(path: str | Path, most: int) -> bytes:
+    """Read a regular file of at most so many bytes; devices and pipes, which may never end, are refused."""
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"'{path}' is not a regular file: remove it")
+    if status.st_size > most:
+        raise ValueError(f"'{path}' has {status.st_size:,} bytes: at most {most:,} are read")
+    return Path(path).read_bytes()
+
+
 def read_json(path: str | Path, remedy: str) -> Any:
     """Read a JSON file; the error for a damaged one ends in the remedy."""
     try:
@@ -163,7 +132,7 @@ def read_json(path: str | Path, remedy: str) -> Any:
 
 def write_rows(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a CSV file with one line per row; floats keep six digits, and a missing number is empty."""
-    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with atomic_file(path) as temporary, temporary.open("x", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
         writer.writeheader()
         writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)

@@ -131,13 +131,14 @@ def watch(page: Page, film: Film, picture: Path) -> None:
     """Watch both, and drag them to another place."""
     page.click(".run:has(h2.pidm) button")
     page.wait_for_selector("#scores li")
-    page.locator("#speed").fill("-1")
+    page.locator("#speed").fill("-2")
     page.wait_for_selector("#toggle:has-text('Pause')")
     page.click("#restart")
-    for number in range(36):
+    taken = False
+    for _ in range(36):
         film.shoot(110)
-        if number == 20:
-            page.screenshot(path=picture)
+        if not taken and "3 of" in page.inner_text("#scores li:first-child"):
+            taken = bool(page.screenshot(path=picture))
     page.click("#toggle")
     page.evaluate("() => document.getElementById('show-field').click()")  # which does not scroll
     page.wait_for_timeout(300)

@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from sandbox import Sandbox
+    from studio_server import Server
 
 # A property is about results, not about how busy the machine is.
 settings.register_profile("pidm-nav", deadline=None)
@@ -68,6 +70,68 @@ def box() -> "Iterator[Sandbox]":
     sandbox = Sandbox()
     yield sandbox
     sandbox.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that a test module's studio works in."""
+    return tmp_path_factory.mktemp("studio")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> "Iterator[Server]":
+    """A studio that works in `folder`."""
+    from studio_server import Server
+
+    made = Server(folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def agents(server: "Server") -> list[str]:
+    """Two agents that the studio has trained, BC and PIDM."""
+    from studio_server import wait_for
+
+    asked = {
+        "agents": ["bc", "pidm"],
+        "demos": "maze/human-like",
+        "num_demos": 2,
+        "steps": 40,
+        "play": True,
+    }
+    names = server.ask("/api/trainings", asked)["started"]
+    assert "trainings are running" in server.refusal("/api/trainings", asked)[1]
+    for name in names:
+        run = wait_for(server, name)
+        assert run["status"] == "done", run
+        assert run["loss"][-1][0] == 40
+        assert run["metric"] == "goal_ratio" and run["steps"] == 40
+        assert [step for step, _ in run["scores"]] == [8, 16, 24, 32, 40]
+    return list(names)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no chromium is installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    quiet = [f"--disable-{each}" for each in ("background-networking", "component-update", "sync", "gpu")]
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", *quiet])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: "Server") -> Iterator[Any]:
+    """The studio's page on a desktop."""
+    from studio_server import opened
+
+    with opened(browser, server) as page:
+        yield page
 
 
 @pytest.hookimpl(optionalhook=True)

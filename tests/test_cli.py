@@ -264,3 +264,19 @@ def test_overview_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("value", ["x" * 5000, "x y " * 2000])
+def test_a_long_value_is_not_echoed_whole(capsys, value):
+    with pytest.raises(SystemExit):
+        main(["evaluate", value])
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and len(told) < 1100
+
+
+@pytest.mark.parametrize("host", ["a\0b", "", "x" * 500, "a b"])
+def test_an_impossible_host_is_one_sentence(capsys, host, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["studio", "--no-browser", "--host", host])
+    assert ended.value.code == 2 and "--host is" in capsys.readouterr().err

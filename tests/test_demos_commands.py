@@ -1,7 +1,6 @@
 import dataclasses
 import hashlib
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from PIL import Image
 import pidm_nav
 from pidm_nav import PAPER_TASKS, evaluate, load_agent
 from pidm_nav.cli import main
+from pidm_nav.commands import demos as commands
 from pidm_nav.demos import DemoDataset, Episode, collect, edit_demos, load_demos, save_demos
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
@@ -320,8 +320,8 @@ def test_info_prints_what_files_say_as_it_is(tmp_path, capsys):
 
 
 def test_leftovers_of_dead_processes_are_ignored_and_removed(four_room, tmp_path):
-    name = f".there.{socket.gethostname()}-{2**22 + 1}-0.tmp.npz"  # no process has such a number
-    (tmp_path / name).write_text("half a file")
+    for name in (".there.tmp.npz", "..there.tmp.npz.lock"):
+        (tmp_path / name).write_text("half a file")
     run("demos", "convert", four_room, tmp_path / "there.npz")
     assert os.listdir(tmp_path) == ["there.npz"]
 
@@ -436,6 +436,12 @@ def test_trimmed_episodes_are_slices(walks, trim, first, end):
         assert after.seed == (None if cut_start else before.seed)
 
 
+def test_one_episode_is_trimmed_and_the_others_stay(walks):
+    whole, edited = load_demos(walks), edit_demos(walks, trim="1=2:5")
+    assert [len(each) for each in edited] == [3 if number == 1 else len(each) for number, each in enumerate(whole)]
+    np.testing.assert_array_equal(edited[1].actions, whole[1].actions[2:5])
+
+
 def test_infos_of_every_step_are_trimmed_too(tmp_path):
     infos = {"each step": np.arange(4), "each state": np.arange(5)}
     episode = Episode(np.zeros((5, 1)), np.zeros((4, 1)), np.zeros(4), True, False, 3, infos)
@@ -463,7 +469,7 @@ def test_edit_in_place_only_when_asked(walks, refused):
     refused("give either --out", "demos", "edit", walks, "--drop", 0, "--in-place", "--out", "x.npz")
     refused("is for a file, and 'maze/astar' is none", "demos", "edit", "maze/astar", "--drop", 0, "--in-place")
     with only_writer(walks, ""):
-        refused("is being written to by process", "demos", "edit", walks, "--drop", 0, "--in-place")
+        refused("is being written to by another process", "demos", "edit", walks, "--drop", 0, "--in-place")
     assert walks.read_bytes() == before
     run("demos", "edit", walks, "--drop", 0, "--in-place")
     assert [episode.seed for episode in load_demos(walks)] == [21, 22, 23, 24]
@@ -716,3 +722,21 @@ def test_anybodys_episodes_are_filmed_while_they_are_played_again(tmp_path):
     main(["demos", "replay", str(tmp_path / "swing.npz"), "--episode", "1", "--gif", str(tmp_path / "swing.gif")])
     with Image.open(tmp_path / "swing.gif") as film:
         assert film.n_frames == 8 and film.size == (500, 500)
+
+
+def test_of_two_that_write_one_file_one_is_refused(tmp_path, monkeypatch):
+    """The second begins while the first collects, and neither says that it wrote what the other replaced."""
+    target, told = str(tmp_path / "d.npz"), []
+    words = ["collect", "--task", "zigzag", "--episodes", "1", "--out", target]
+    first = commands.collect
+
+    def collect_twice(*arguments, **settings):
+        monkeypatch.setattr(commands, "collect", first)
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--force"])
+        told.append(ended.value.code)
+        return first(*arguments, **settings)
+
+    monkeypatch.setattr(commands, "collect", collect_twice)
+    main(words)
+    assert told == [2] and len(load_demos(target)) == 1

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from pidm_nav.files import (
 Start = Callable[..., "subprocess.Popen[str]"]
 HELD = "print('ready', flush=True); input()"  # what a process does inside a block until it may go on
 ATOMIC = f"with atomic_file(path) as temporary: temporary.write_text('its own'); {HELD}"
-FOLDER = f"with temporary_folder(path.parent, path.name) as folder: (folder / 'part').write_text('x'); {HELD}"
+FOLDER = f"with temporary_folder(path.parent) as folder: (folder / 'part').write_text('x'); {HELD}"
 WRITER = f"with only_writer(path, 'wait for it'): {HELD}"
 
 
@@ -123,6 +124,27 @@ for write in (lambda: write_bytes(path, bytes(5000)), lambda: write_rows(path, [
     assert path.read_bytes() == b"old" and names(tmp_path) == ["file.bin"]
 
 
+# ---- Windows
+
+
+def test_a_file_is_flushed_through_a_handle_that_may_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: os.write(descriptor, b""))  # fails as fsync does on Windows
+    write_text(tmp_path / "file.txt", "whole")
+    assert (tmp_path / "file.txt").read_text() == "whole"
+
+
+def test_tests_are_collected_without_the_modules_of_unix():
+    missing = "import sys; sys.modules['resource'] = sys.modules['fcntl'] = None"
+    code = f"{missing}; import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    found = subprocess.run(
+        [sys.executable, "-c", code, "--collect-only", "-p", "no:xdist"],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stdout[-2000:]
+
+
 # ---- nothing left behind
 
 
@@ -131,25 +153,28 @@ def test_what_a_dead_process_left_is_gone_after_the_next_write(tmp_path, start, 
     path = tmp_path / "file.txt"
     (tmp_path / ".file.txt").write_text("somebody's own")
     kill(held(start(code, path)))
-    assert len(names(tmp_path)) == 2
+    assert len(names(tmp_path)) == 3  # with the lock of the name that it wrote to
     if code is ATOMIC:
         write_text(path, "mine")
     else:
-        with temporary_folder(tmp_path, "file.txt") as folder:
+        with temporary_folder(tmp_path) as folder:
             assert names(folder) == []
     assert [name for name in names(tmp_path) if name != "file.txt"] == [".file.txt"]
 
 
 @pytest.mark.parametrize("code", [ATOMIC, FOLDER])
-def test_what_a_living_process_writes_is_left_alone(tmp_path, start, code):
-    path = tmp_path / "file.txt"
+def test_what_a_living_process_writes_is_left_alone(tmp_path, start, code, monkeypatch):
+    path = tmp_path / "pidm-nav"  # which is also how the temporary folder is called
     other = held(start(code, path))
-    its_own = set(names(tmp_path))
-    write_text(path, "mine")
-    assert set(names(tmp_path)) == its_own | {"file.txt"}
+    its_own = names(tmp_path)
+    monkeypatch.setattr("pidm_nav.files.LONGEST_WAIT", 0)
+    with pytest.raises(OSError, match=r"pidm-nav' .*is being written to by another process: try again"):
+        write_text(path, "mine")
+    assert names(tmp_path) == its_own
     other.communicate("go on\n")
     assert other.returncode == 0
-    assert path.read_text() == ("its own" if code is ATOMIC else "mine") and names(tmp_path) == ["file.txt"]
+    write_text(path, "mine")
+    assert path.read_text() == "mine" and names(tmp_path) == ["pidm-nav"]
 
 
 def test_a_temporary_folder_is_gone_at_the_end_whatever_happens(tmp_path):
@@ -163,10 +188,10 @@ def test_a_temporary_folder_is_gone_at_the_end_whatever_happens(tmp_path):
 # ---- one writer at a time
 
 
-def test_a_second_writer_is_refused_with_a_sentence_that_names_the_first(tmp_path, start):
+def test_a_second_writer_is_refused_with_a_sentence(tmp_path, start):
     path = tmp_path / "run"
     first = held(start(WRITER, path))
-    told = f"run' is being written to by process {first.pid} on .* since .*: choose another --out"
+    told = "run' is being written to by another process: choose another --out"
     with pytest.raises(OSError, match=told), only_writer(path, "choose another --out"):
         pass
     first.communicate("go on\n")
@@ -178,7 +203,7 @@ def test_a_second_writer_is_refused_with_a_sentence_that_names_the_first(tmp_pat
 
 def test_the_same_process_cannot_write_twice_at_once_either(tmp_path):
     with only_writer(tmp_path / "run", ""):
-        with pytest.raises(OSError, match=f"process {os.getpid()} .*: wait"), only_writer(tmp_path / "run", "wait"):
+        with pytest.raises(OSError, match="another process: wait"), only_writer(tmp_path / "run", "wait"):
             pass
         with only_writer(tmp_path / "other", ""):
             pass
@@ -234,6 +259,48 @@ def test_a_lock_needs_a_folder_to_be_in(tmp_path):
     with pytest.raises(FileNotFoundError), only_writer(tmp_path / "nowhere" / "run", ""):
         pass
     assert names(tmp_path) == []
+
+
+# ---- other people's folders
+
+
+@pytest.mark.parametrize("write", [write_text, lambda path, _: only_writer(path, "").__enter__()])
+@pytest.mark.parametrize("name", [".file.txt.lock", ".file.tmp.txt", "..file.tmp.txt.lock"])
+def test_a_link_planted_for_a_lock_or_a_temporary_file_is_never_followed(tmp_path, write, name):
+    (tmp_path / "diary").write_text("dear diary")
+    os.symlink(tmp_path / "diary", tmp_path / name)
+    with suppress(OSError):
+        write(tmp_path / "file.txt", "text")
+    assert (tmp_path / "diary").read_text() == "dear diary"
+
+
+def test_a_link_in_place_of_a_lock_is_a_sentence(tmp_path):
+    os.symlink(tmp_path / "diary", tmp_path / ".run.lock")  # even one that leads nowhere
+    told = r"the lock '.*\.run\.lock' is a link or a folder.*: remove it"
+    with pytest.raises(OSError, match=told), only_writer(tmp_path / "run", ""):
+        pass
+    assert names(tmp_path) == [".run.lock"]
+
+
+def test_commands_spare_what_a_strangers_folder_points_at(tmp_path, monkeypatch):
+    from pidm_nav.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    diary = tmp_path / "diary"
+    diary.write_text("dear diary")
+    (tmp_path / "in").mkdir()
+    main(["collect", "--task", "zigzag", "--episodes", "1", "--out", "in/d.npz"])
+    for lock in ("in/.d.npz.lock", "sw/.manifest.json.lock"):
+        (tmp_path / lock).parent.mkdir(exist_ok=True)
+        os.symlink(diary, tmp_path / lock)
+    for words in (
+        "demos edit in/d.npz --keep 0 --in-place",
+        "sweep --demos in/d.npz --agents retrieval-bc --num-demos 1 --seeds 1 --out sw",
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words.split())
+        assert ended.value.code == 2
+    assert diary.read_text() == "dear diary"
 
 
 # ---- kinds of files

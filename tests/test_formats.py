@@ -4,6 +4,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 from types import MappingProxyType
@@ -247,6 +248,31 @@ def test_sizes_are_judged_by_the_headers(tmp_path, shape, dtype, words):
     with zipfile.ZipFile(tmp_path / "large.npz", "w") as archive, archive.open("observations.npy", "w") as member:
         np.lib.format.write_array_header_1_0(member, header)
     refused(tmp_path / "large.npz", "large.npz", words)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_header_that_claims_gigabytes_is_not_read(tmp_path, version):
+    """One megabyte of zeros that unpacks to a gigabyte of header."""
+    magic = np.lib.format.magic(version, 0)
+    claimed = 2**30 if version == 2 else 2**16 - 1
+    start = magic + claimed.to_bytes(4 if version == 2 else 2, "little")
+    path = tmp_path / "claims.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("states.npy", "w") as member:
+        member.write(start)
+        for _ in range(claimed >> 20):
+            member.write(bytes(2**20))
+    tracemalloc.start()
+    refused(path, "claims.npz", f"claims {claimed:,} bytes")
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("members", [257, 30_000])
+def test_the_number_of_arrays_has_a_limit(tmp_path, members):
+    with zipfile.ZipFile(tmp_path / "many.npz", "w") as archive:
+        for number in range(members):
+            archive.writestr(f"{number}.npy", b"")
+    refused(tmp_path / "many.npz", "many.npz", "256 is the most")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -779,6 +805,51 @@ def test_hostile_minari_datasets_are_refused(store, name, arguments, words):
     to_minari(wander(), "maze/wander-v0")
     edit_hdf5(store, replace)
     refused("minari:maze/wander-v0", "maze/wander-v0", words)
+
+
+@pytest.mark.parametrize("name", ["observations", "actions", "rewards"])
+def test_one_changed_number_in_minari_is_noticed(store, name):
+    def change(file):
+        file["episode_1"][name][-1] += 0.5
+
+    to_minari(wander(), "maze/wander-v0")
+    edit_hdf5(store, change)
+    refused("minari:maze/wander-v0", "maze/wander-v0", "not as they were written")
+
+
+def test_episodes_added_with_minari_are_read(store):
+    import minari
+
+    data = wander()
+    to_minari(data, "maze/wander-v0")
+    to_minari(data, "maze/again-v0")
+    again = minari.load_dataset("maze/again-v0")
+    minari.load_dataset("maze/wander-v0").storage.update_from_storage(again.storage)
+    assert len(from_minari("maze/wander-v0")) == 2 * len(data)
+
+
+@pytest.mark.parametrize("file", ["metadata.json", "main_data.hdf5"])
+@pytest.mark.parametrize(
+    "plant", [os.mkfifo if hasattr(os, "mkfifo") else None, lambda path: path.symlink_to("/dev/zero")]
+)
+def test_pipes_and_devices_in_minaris_store_are_refused(store, file, plant):
+    if plant is None:
+        pytest.skip("there are no pipes on Windows")
+    to_minari(wander(), "maze/wander-v0")
+    path = store / "maze" / "wander-v0" / "data" / file
+    path.unlink()
+    os.mkfifo(path) if plant == "mkfifo" else path.symlink_to("/dev/zero")
+    refused("minari:maze/wander-v0", "maze/wander-v0")
+
+
+def test_a_linked_namespace_does_not_lead_out_of_minaris_store(store, tmp_path):
+    store.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (store / "maze").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="leads out of"):
+        to_minari(wander(), "maze/wander-v0")
+    refused("minari:maze/wander-v0", "leads out of")
+    assert os.listdir(tmp_path / "elsewhere") == []
 
 
 def test_minari_imports_no_module_that_a_dataset_names(store):

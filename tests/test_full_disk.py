@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("resource", reason="limits on processes need Unix")
 from originals import SWEEP, must
 from sandbox import MEGABYTE, Limits, Sandbox, leftovers, tree
 

@@ -26,6 +26,8 @@ from mutations import (
     change_yaml,
     inflate,
 )
+
+pytest.importorskip("resource", reason="limits on processes need Unix")
 from originals import KINDS, SWEEP, make_originals
 from sandbox import TOO_LONG, Ended, Limits, Sandbox
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from virtual_gamepad import OTHER, VirtualGamepad
 
 from pidm_nav.demos.recorder.controls import BUTTONS, COMMANDS, Axes, Controls, read_controls, write_controls
-from pidm_nav.demos.recorder.devices import PRESS, RELEASE, Device, Inputs, list_devices
+from pidm_nav.demos.recorder.devices import Inputs, list_devices
+from pidm_nav.demos.recorder.sticks import PRESS, RELEASE, Device
 
 FRAME = 1 / 30
 

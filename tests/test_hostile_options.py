@@ -6,7 +6,6 @@ The options are found in the dataclasses of the commands, so that a new one is t
 import dataclasses
 import faulthandler
 import random
-import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,8 @@ from pidm_nav.commands import experiments
 from pidm_nav.demos import AStarExpert, collect, save_demos
 from pidm_nav.experiments import quickstart
 from pidm_nav.experiments.engines import attempt
+
+resource = pytest.importorskip("resource", reason="limits on processes need Unix")
 
 WHOLE = ("-1", "0", "99999999999999999999")
 OTHERS = ("nan", "inf", "1e308", "1e-320")  # for whole numbers, these are refused while they are read

@@ -15,6 +15,8 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+
+pytest.importorskip("resource", reason="limits on processes need Unix")
 from originals import SWEEP, must
 from sandbox import Ended, Limits, Sandbox, leftovers, tree
 

@@ -219,7 +219,7 @@ def test_rounds_end_the_game(play, capsys):
 
 
 def test_a_number_of_rounds_is_needed(play):
-    with pytest.raises(ValueError, match="--rounds is 0"):
+    with pytest.raises(ValueError, match="rounds is 0"):
         play("--task", "zigzag", "--rounds", 0)
 
 

@@ -242,7 +242,7 @@ def test_two_in_one_folder_are_refused(tmp_path, capsys):
     with only_writer(tmp_path / "quickstart.json", ""), pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(tmp_path)])
     assert end.value.code == 2
-    assert "is being written to by process" in capsys.readouterr().err
+    assert "is being written to by another process" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,7 +6,6 @@ import os
 import pickle
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -308,10 +307,6 @@ class TestProcesses:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        with subprocess.Popen([sys.executable, "-c", ""]) as dead:
-            pass
-        folder = tmp_path / f".pidm-nav-3d.{socket.gethostname()}-{dead.pid}-0.tmp"
-        folder.mkdir()
         left, living = (Path(f"/dev/shm/ViZDoomSM{word}{os.getpid()}") for word in ("left", "living"))
         for path in (left, living):
             path.write_bytes(bytes(4096))

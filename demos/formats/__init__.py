@@ -1,6 +1,6 @@
 """Demonstrations on disk: our own npz files, Minari, robomimic's HDF5 files, and the recordings of the paper."""
 
 from pidm_nav.demos.formats.minari import from_minari, to_minari
-from pidm_nav.demos.formats.npz import check_output, load_demos, save_demos
+from pidm_nav.demos.formats.npz import check_output, load_demos, reserved_output, save_demos
 
-__all__ = ["check_output", "from_minari", "load_demos", "save_demos", "to_minari"]
+__all__ = ["check_output", "from_minari", "load_demos", "reserved_output", "save_demos", "to_minari"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, size_of
-from pidm_nav.files import temporary_folder
+from pidm_nav.files import read_bytes, temporary_folder
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import find_task, unflatten
 
 ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store
 STORE = "MINARI_DATASETS_PATH"  # the environment variable that names Minari's folder
+MAX_METADATA = 2**24  # bytes
 ARRAYS = ("actions", "rewards", "terminations", "truncations")  # besides the observations, which may be several
 # wrappers that leave observations and actions alone, or flatten observations as `Task.make` does
 HARMLESS = {"FlattenObservation", "RecordEpisodeStatistics", "RecordVideo", "TimeLimit", "OrderEnforcing"}
@@ -58,6 +60,13 @@ class Metadata(msgspec.Struct):
     pidm_nav: str | None = None  # our task and source, as JSON text
 
 
+class Written(Origin):
+    """What we keep in Minari's metadata, with a checksum of the episodes, which Minari has none of."""
+
+    episodes: int = 0  # that the checksum is of: others may have been added with Minari
+    sha256: str = ""
+
+
 def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> None:
     """Store a dataset under an id such as `pidmnav/maze/human-v0`.
 
@@ -66,7 +75,8 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
     """
     check_id(dataset_id, force)
     minari, store = _import_minari(), _store()
-    source = json.dumps({"task": dataset.task, "source": dataset.source})
+    written = Written(dataset.task, dict(dataset.source), len(dataset), _checksum(dataset))
+    source = json.dumps(msgspec.to_builtins(written))
     kept = _environment(dataset)
     space = kept["observation_space"]
     room = most_bytes(dataset, source, len(space) if isinstance(space, gym.spaces.Dict) else 1)
@@ -112,9 +122,14 @@ def from_minari(dataset_id: str) -> DemoDataset:
             f"Minari has no '{dataset_id}' in '{_store()}': `minari download {dataset_id}` may fetch it"
         )
     try:
-        metadata = parse_json((folder / "metadata.json").read_bytes(), Metadata)
+        metadata = parse_json(read_bytes(folder / "metadata.json", MAX_METADATA), Metadata)
         origin = _origin(dataset_id, metadata)
-        return DemoDataset(origin.task, tuple(_read_episodes(folder / "main_data.hdf5", metadata)), origin.source)
+        if not (folder / "main_data.hdf5").is_file():
+            raise ValueError("it has no file main_data.hdf5")
+        episodes = tuple(_read_episodes(folder / "main_data.hdf5", metadata))
+        if isinstance(origin, Written) and origin.sha256 not in ("", _checksum(episodes[: origin.episodes])):
+            raise ValueError("its episodes are not as they were written: take a copy that is whole")
+        return DemoDataset(origin.task, episodes, origin.source)
     except ValueError as error:
         raise ValueError(f"Minari's '{dataset_id}' cannot be used: {error}") from None
     except Exception as error:  # HDF5 fails in many ways on a damaged file
@@ -126,8 +141,21 @@ def check_id(dataset_id: str, force: bool = True) -> None:
     _import_minari()
     if not ID.fullmatch(dataset_id):
         raise ValueError(f"'{dataset_id}' is not a Minari id: it must end in a version, like pidmnav/maze/human-v0")
+    if not (_store() / dataset_id).resolve().is_relative_to(_store().resolve()):
+        raise ValueError(f"Minari's '{dataset_id}' is a link that leads out of '{_store()}': choose another id")
     if not force and (_store() / dataset_id).exists():
         raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
+
+
+def _checksum(episodes: Iterable[Episode]) -> str:
+    digest = hashlib.sha256()
+    for episode in episodes:
+        ends = [episode.terminated, episode.truncated, episode.seed, sorted(episode.infos)]
+        digest.update(json.dumps(ends, default=int).encode())
+        infos = (episode.infos[name] for name in sorted(episode.infos))
+        for array in (episode.observations, episode.actions, episode.rewards, *infos):
+            digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def most_bytes(dataset: DemoDataset, source: str, parts: int = 1) -> int:
@@ -216,7 +244,7 @@ def _find_arrays(file: Any, index: int, spaces: Iterable[str]) -> dict[str, Any]
 def _origin(dataset_id: str, metadata: Metadata) -> Origin:
     """Return task and source as we wrote them, or what Minari's own metadata says about them."""
     if metadata.pidm_nav is not None:
-        return parse_json(metadata.pidm_nav, Origin)
+        return parse_json(metadata.pidm_nav, Written)
     made_by = f"minari: {dataset_id}"
     if metadata.env_spec is None:
         return Origin(dataset_id, {"made_by": made_by})

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import json
 import reprlib
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -25,14 +25,14 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, infer_task
+from pidm_nav.demos.formats.arrays import read_arrays
 from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
 from pidm_nav.demos.formats.robomimic import SUFFIXES, from_robomimic, import_h5py, to_robomimic
-from pidm_nav.demos.formats.schema import Origin, TooLarge, check_size
-from pidm_nav.files import atomic_file, writable_folder
+from pidm_nav.demos.formats.schema import Origin, check_size
+from pidm_nav.files import atomic_file, only_writer, writable_folder
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS, MAX_NUMBERS
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS, task_name
@@ -120,8 +120,20 @@ def save_demos(dataset: DemoDataset, target: str | Path) -> None:
         check_size((array.shape, array.dtype) for array in arrays.values())
     except ValueError as error:
         raise ValueError(f"cannot write '{target}': {error}") from None
-    with atomic_file(target) as temporary, temporary.open("wb") as file:
+    with atomic_file(target) as temporary, temporary.open("xb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+@contextmanager
+def reserved_output(target: str, force: bool) -> Iterator[None]:
+    """Check a target, and keep other processes from writing to it while the block makes what shall be there."""
+    check_output(target, force)
+    if target.startswith("minari:"):  # whose store has a lock of its own
+        yield
+        return
+    with only_writer(target, "wait until it is done, or choose another name"):
+        check_output(target, force)  # another process may have written it meanwhile
+        yield
 
 
 def check_output(target: str, force: bool) -> None:
@@ -136,38 +148,6 @@ def check_output(target: str, force: bool) -> None:
     if Path(target).exists() and not force:
         raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
     writable_folder(Path(target).parent)
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read every array of an npz file without pickle, if all headers together stay within the limits."""
-    arrays = {}
-    with path.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                members = archive.infolist()
-                check_size(_read_header(archive, member) for member in members)
-                for member in members:
-                    with archive.open(member) as stream:
-                        arrays[member.filename.removesuffix(".npy")] = npy.read_array(stream, allow_pickle=False)
-                        if stream.read(1):  # nothing may follow; the checksum is tested at the end
-                            raise ValueError(f"{member.filename} is longer than its header says")
-        except TooLarge as error:
-            raise ValueError(f"'{path}' cannot be read: {error}") from None
-        except Exception as error:  # a damaged file can fail anywhere in zipfile, zlib or NumPy's header parser
-            pickled = isinstance(error, ValueError) and "allow_pickle" in str(error)
-            kind = "holds pickled objects, which are never loaded" if pickled else "is cut short or not an npz file"
-            raise ValueError(f"'{path}' cannot be read: it {kind}") from None
-    return arrays
-
-
-def _read_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and the type of an array."""
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without limit
-        raise zipfile.BadZipFile
-    with archive.open(member) as stream:
-        first = npy.read_magic(stream) == (1, 0)
-        shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(stream)
-    return shape, dtype
 
 
 def _bundled(name: str) -> Path:

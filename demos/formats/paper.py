@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats.npz import RECORDED_DYNAMICS, read_arrays, recorded_episode
+from pidm_nav.demos.formats.arrays import read_arrays
+from pidm_nav.demos.formats.npz import RECORDED_DYNAMICS, recorded_episode
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.layout import Layout

@@ -47,6 +47,11 @@ class DemoFile:
         return sum(map(len, self._parts))
 
     @property
+    def num_written(self) -> int:
+        """The number of episodes that are on disk."""
+        return sum(map(len, self._on_disk))
+
+    @property
     def seeds(self) -> set[int | None]:
         """The seeds of the episodes in the file."""
         return {episode.seed for part in self._parts for episode in part}

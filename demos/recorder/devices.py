@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -10,55 +9,10 @@ import pygame
 from pygame._sdl2 import controller
 
 from pidm_nav.demos.recorder.controls import AXES, BUTTONS, COMMANDS, DEFLECTED, KEYBOARD, Action, Controls, Reading
+from pidm_nav.demos.recorder.sticks import Device, Sticks, deflection, further
 
 RAW_BUTTONS = {"a": 0, "b": 1, "x": 2, "y": 3, "leftshoulder": 4, "rightshoulder": 5, "back": 6, "start": 7}
 """Where joysticks that SDL has no layout for most often have these buttons."""
-PRESS, RELEASE = 8.0, 16.0
-"""Speed of a stick made of keys, per second: a held key deflects it fully within an eighth of a second."""
-SLOW = 0.5  # how far the keys deflect it while the key for `slow` is held
-NEGATIVE: tuple[Action, ...] = ("left", "up", "turn_left", "look_up")
-POSITIVE: tuple[Action, ...] = ("right", "down", "turn_right", "look_down")
-"""The actions that deflect x, y, turn and look to either side."""
-Sticks = tuple[tuple[float, float], tuple[float, float]]  # (x, y), (turn, look)
-
-
-class Device:
-    """Keys or buttons as two sticks, which move at a finite speed and stay within the unit circle."""
-
-    def __init__(self) -> None:
-        self.held: set[Action] = set()  # whose keys or buttons are down
-        self.pressed: list[Action] = []  # since the last `move`
-        self.position = (0.0, 0.0, 0.0, 0.0)  # x, y, turn, look
-
-    def move(self, seconds: float) -> Sticks:
-        """Return where both sticks are after this time; what was let go again at once still counts."""
-        held = self.held.union(self.pressed)
-        self.pressed = []
-        target = [float(right in held) - float(left in held) for left, right in zip(NEGATIVE, POSITIVE, strict=True)]
-        slow = SLOW if "slow" in held else 1.0
-        reach = [slow * (0.5**0.5 if a and b else 1.0) for a, b in (target[:2], target[2:]) for _ in range(2)]
-        x, y, turn, look = (
-            _approach(value, towards * most, seconds)
-            for value, towards, most in zip(self.position, target, reach, strict=True)
-        )
-        (x, y), (turn, look) = sticks = _within_circle(x, y), _within_circle(turn, look)
-        self.position = (x, y, turn, look)
-        return sticks
-
-
-def _within_circle(x: float, y: float) -> tuple[float, float]:
-    """Hold the axis that is deflected further back where it would be ahead of the other one's return."""
-    if x * x + y * y <= 1:
-        return x, y
-    if abs(x) < abs(y):
-        return _within_circle(y, x)[::-1]
-    return math.copysign((1 - y * y) ** 0.5, x), y
-
-
-def _approach(value: float, target: float, seconds: float) -> float:
-    towards_center = abs(target) < abs(value) or target * value < 0
-    step = (RELEASE if towards_center else PRESS) * seconds
-    return min(max(target, value - step), value + step)
 
 
 class Keyboard(Device):
@@ -138,8 +92,7 @@ class Gamepad(Device):
             self._axis(getattr(self._axes, name)) * (-1 if getattr(self._axes, f"invert_{name}") else 1)
             for name in ("x", "y", "turn", "look")
         )
-        stick, camera = super().move(seconds)
-        return max((x, y), stick, key=_deflection), max((turn, look), camera, key=_deflection)
+        return further(((x, y), (turn, look)), super().move(seconds))
 
     def _is_down(self, button: str | int) -> bool:
         if self._controller and isinstance(button, str):
@@ -181,7 +134,7 @@ class Inputs:
         devices: list[Keyboard | Gamepad] = [self._keyboard, *self._pads.values()]
         actions = [action for device in devices for action in device.read(events)]
         sticks = {device: device.move(seconds) for device in devices}
-        used = [device for device, both in sticks.items() if max(map(_deflection, both)) > DEFLECTED]
+        used = [device for device, both in sticks.items() if deflection(both) > DEFLECTED]
         if may_switch and self._wanted is None and used and self.active not in used:
             self.active = used[0]
         stick, camera = sticks.get(self.active, ((0.0, 0.0), (0.0, 0.0)))
@@ -218,10 +171,6 @@ class Inputs:
         if self._wanted is None:
             self.active = self._choose()
         return pad.name
-
-
-def _deflection(stick: Sequence[float]) -> float:
-    return max(map(abs, stick))
 
 
 def list_devices(controls: Controls) -> list[Gamepad]:

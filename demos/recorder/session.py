@@ -41,9 +41,9 @@ class Rules:
     fps: float = 30.0  # readings per second
 
     def __post_init__(self) -> None:
-        check_number("--fps", self.fps, 1, 240, integer=False)
-        check_number("--countdown", self.countdown, 0, 60, integer=False)
-        check_number("--seed", self.seed, 0, MAX_SEED)
+        check_number("fps", self.fps, 1, 240, integer=False)
+        check_number("countdown", self.countdown, 0, 60, integer=False)
+        check_number("seed", self.seed, 0, MAX_SEED)
 
 
 class Session:
@@ -61,7 +61,7 @@ class Session:
         rival: Rival | None = None,
     ) -> None:
         if rules.episodes is not None:
-            check_number("--rounds" if file is None else "--episodes", rules.episodes, 1, MAX_EPISODES)
+            check_number("rounds" if file is None else "episodes", rules.episodes, 1, MAX_EPISODES)
         self.task, self.rules, self.file, self.rival = task, rules, file, rival
         self.layout = task.layout(env_kwargs) if task.has_2d_state else None  # the map, where it is drawn from states
         render_mode = None if task.has_2d_state else "rgb_array"
@@ -88,6 +88,17 @@ class Session:
     def problem(self) -> str:
         """Why what was kept is not on disk, if writing it has failed."""
         return "" if self.file is None else self.file.problem
+
+    @property
+    def message(self) -> str:
+        """What the person is told; no episode is said to be kept before it is on disk."""
+        if self._keeping and self.file is not None and not self.file.is_written():
+            return f"Saving episode {self.kept}"
+        return self._message
+
+    @message.setter
+    def message(self, text: str) -> None:
+        self._message, self._keeping = text, False
 
     def meanings(self) -> dict[Command, str]:
         """Return what the commands do now; one that does nothing has an empty text."""
@@ -180,6 +191,7 @@ class Session:
         self.results.append(result)
         if kept and self.file is not None:
             self.file.append(episode, {"device": ", ".join(self._devices), "fps": self.rules.fps})
+            self._keeping = True
         self._begin(droppable=kept and self.file is not None)
         if self.kept == self.rules.episodes:
             self.phase = "complete"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,9 +15,8 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.edit import edit_demos, edits
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.play import anywhere
-from pidm_nav.demos.formats import check_output, load_demos, save_demos
+from pidm_nav.demos.formats import load_demos, reserved_output, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
-from pidm_nav.files import only_writer
 from pidm_nav.rollouts.rollout import episode_seeds
 from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import TASKS, find_task
@@ -55,8 +53,13 @@ class Collect:
 
     def run(self) -> None:
         """Collect the episodes, save them and print their summary."""
-        check_output(self.out, self.force)
         episode_seeds(self.episodes, self.seed)
+        with reserved_output(self.out, self.force):
+            dataset = self._collect()
+            save_demos(dataset, self.out)
+        print_summaries({self.out: dataset})
+
+    def _collect(self) -> DemoDataset:
         task, env_kwargs = self.env.resolve(self.task)
         name: str | None = self.expert or next(iter(task.experts), None)
         settings: dict[str, object] = {"seed": self.seed}
@@ -70,9 +73,7 @@ class Collect:
         if name == "play":
             env_kwargs = {**anywhere(task), **env_kwargs}
         with progress_bar(f"{name} on {task.name}", self.episodes) as progress:
-            dataset = collect(policy, task, self.episodes, self.seed, progress=progress, **env_kwargs)
-        save_demos(dataset, self.out)
-        print_summaries({self.out: dataset})
+            return collect(policy, task, self.episodes, self.seed, progress=progress, **env_kwargs)
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,11 @@ class Convert:
 
     def run(self) -> None:
         """Read one format and write the other."""
-        check_output(self.target, self.force)
-        dataset = load_demos(self.source)
-        if self.drop_actions:
-            dataset = dataset.without_actions()
-        save_demos(dataset, self.target)
+        with reserved_output(self.target, self.force):
+            dataset = load_demos(self.source)
+            if self.drop_actions:
+                dataset = dataset.without_actions()
+            save_demos(dataset, self.target)
         say(f"{counted(len(dataset), 'episode')} of {dataset.task} written to {self.target}")
 
 
@@ -134,7 +135,8 @@ class Edit:
     drop: str | None = None
     """Numbers of episodes to leave out, as they are counted in FILE."""
     trim: str | None = None
-    """Steps to keep of each of these episodes, such as 0:120, 10: or :-5 (all but the last five)."""
+    """Steps to keep of each of these episodes, such as 0:120, 10: or :-5 (all but the last five), or of one of them, as
+    in 3=0:120."""
     merge: tuple[str, ...] = ()
     """Demonstrations of the same task and environment, whose episodes follow as they are."""
     out: str | None = None
@@ -154,9 +156,7 @@ class Edit:
         if self.out is not None and Path(self.out).resolve() == place:
             raise ValueError("--out is the file that is edited: give another name, or --in-place")
         target = self.out or str(place)
-        check_output(target, self.force or self.in_place)
-        alone = only_writer(place, "wait until it is done, or give --out") if self.in_place else nullcontext()
-        with alone:
+        with reserved_output(target, self.force or self.in_place):
             dataset = edit_demos(self.file, keep=self.keep, drop=self.drop, trim=self.trim, merge=self.merge)
             save_demos(dataset, target)
         print_summaries({self.out or self.file: dataset})

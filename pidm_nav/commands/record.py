@@ -22,8 +22,8 @@ from pidm_nav.video import check_video_name, require_display, write_video
 
 
 @dataclass(frozen=True)
-class Seat:
-    """What recording and playing have in common."""
+class PlayOptions:
+    """Options that recording and playing have in common."""
 
     task: str | None = None
     """Task: four-room, zigzag, maze, multiroom, one of these with -3d, tour-3d, custom, or any Gymnasium id."""
@@ -62,7 +62,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Record(Seat):
+class Record(PlayOptions):
     """Record demonstrations with a gamepad or the keyboard; an existing file is added to.
 
     Example: pidm-nav record --task maze --episodes 10 --out my_demos.npz
@@ -126,7 +126,7 @@ class Record(Seat):
 
 
 @dataclass(frozen=True)
-class Play(Seat):
+class Play(PlayOptions):
     """Play a task yourself, or race an agent: same map, same noise, same number of steps per second.
 
     Without --task, you play the one that the agent was trained on.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import secrets
 import socket
 import webbrowser
@@ -67,6 +68,8 @@ class Studio:
         """Return the port that was asked for, or the first free one."""
         if self.port is not None and not 0 <= self.port < 65536:
             raise ValueError(f"--port is {self.port}: it must be between 0 and 65535")
+        if not re.fullmatch(r"[\w.:%-]{1,253}", self.host):
+            raise ValueError(f"--host is {self.host[:60]!r}: give an address such as 127.0.0.1, or a name")
         tried = PORTS if self.port is None else [self.port]
         for port in tried:
             with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:

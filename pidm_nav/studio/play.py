@@ -14,23 +14,41 @@ from numpy.typing import NDArray
 
 from pidm_nav.console import printable
 from pidm_nav.demos.experts import EXPERTS
-from pidm_nav.demos.recorder.controls import COMMANDS, Command, Reading
+from pidm_nav.demos.recorder.controls import AXES, COMMANDS, Action, Controls, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
 from pidm_nav.demos.recorder.players import Player, make_rival
 from pidm_nav.demos.recorder.session import Rules, Session
+from pidm_nav.demos.recorder.sticks import Device, further
 from pidm_nav.policies import load_named
 from pidm_nav.seeds import DEMONSTRATIONS
-from pidm_nav.studio.folder import Folder, World, picture
+from pidm_nav.studio.folder import Folder, WorldRequest, picture
 from pidm_nav.world2d.layout import Layout
 
-MOST_WAITING = 600.0  # seconds that a session without a connection is kept
+MAX_WAIT = 600.0  # seconds that a session without a connection is kept
 SILENCE = 2.0  # seconds without a message of a page, which sends one per picture, after which it counts as lost
+MAX_PRESSED = 16  # actions that one message may hold, and commands that wait for a step
+KEY_NAMES = {  # what browsers call the keys that SDL calls otherwise
+    **{name: f"Arrow{name.title()}" for name in ("left", "right", "up", "down")},
+    "left shift": "Shift",
+    "right shift": "Shift",
+    "space": " ",
+    "return": "Enter",
+    "backspace": "Backspace",
+    "escape": "Escape",
+}
+BUTTON_NUMBERS = {  # of the standard gamepad of browsers
+    name: number
+    for number, name in enumerate(
+        ["a", "b", "x", "y", "leftshoulder", "rightshoulder", "lefttrigger", "righttrigger", "back", "start",
+         "leftstick", "rightstick", "dpup", "dpdown", "dpleft", "dpright", "guide"]
+    )
+}  # fmt: skip
 
 
 class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Ask for a session, or for the one that was left; where that is gone, a new one goes on with the same file."""
 
-    world: World | None = None
+    world: WorldRequest | None = None
     file: str | None = None  # where episodes are kept; None plays without recording
     rival: str | None = None  # an expert or an agent of the folder
     only_success: bool = False
@@ -39,29 +57,44 @@ class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the person does: sticks in [-1, 1], and commands since the last message."""
+    """What the person does: actions whose keys or buttons are down, or were pressed, and sticks in [-1, 1]."""
 
+    held: tuple[Action, ...] = ()
+    pressed: tuple[Action, ...] = ()  # since the last message
     stick: tuple[float, float] = (0.0, 0.0)
     camera: tuple[float, float] = (0.0, 0.0)
-    commands: tuple[Command, ...] = ()
     device: str = "keyboard"
     unplugged: str | None = None  # the device in use, if it has just been unplugged
 
 
+def controls_for_browsers(controls: Controls) -> dict[str, Any]:
+    """Return what the keys, buttons and axes of a browser mean: the recorder's controls by other names."""
+    keys = {KEY_NAMES.get(key, key): action for action in controls.keys for key in controls.keys_for(action)}
+    buttons = {
+        BUTTON_NUMBERS[button] if isinstance(button, str) else button: action
+        for action in controls.buttons
+        for button in controls.buttons_for(action)
+    }
+    names = ("x", "y", "turn", "look")
+    axes = [AXES.get(axis, axis) for axis in (getattr(controls.stick, name) for name in names)]
+    return {"keys": keys, "buttons": buttons, "axes": axes, "commands": COMMANDS}
+
+
 @dataclass
-class Seat:
+class PlayerConnection:
     """A session, what the person does in it, and the task that steps it while a page is connected."""
 
     session: Session
     last: Input = field(default_factory=Input)
-    commands: deque[Command] = field(default_factory=deque)
+    device: Device = field(default_factory=Device)  # the keys and buttons, as sticks
+    commands: deque[Action] = field(default_factory=lambda: deque(maxlen=MAX_PRESSED))
     unplugged: str | None = None
     stepping: asyncio.Task[None] | None = None
     heard: float = field(default_factory=time.monotonic)  # when the page has last said something
     shown: object = None  # which step the page has a picture of
 
     @classmethod
-    def take(cls, begin: Begin, folder: Folder) -> Seat:
+    def open(cls, begin: Begin, folder: Folder) -> PlayerConnection:
         """Make the session that is asked for."""
         if begin.world is None:
             raise ValueError("no task was chosen: choose one from the list")
@@ -110,10 +143,12 @@ class Seat:
         """Whether nobody is at the page: it is closed, in the background, or cannot be reached."""
         return self.stepping is None or time.monotonic() - self.heard > SILENCE
 
-    def hear(self, said: Input) -> None:
+    def receive(self, said: Input) -> None:
         """Take in a message of the page."""
         self.last, self.heard = said, time.monotonic()
-        self.commands += said.commands[: len(COMMANDS)]
+        self.device.held = set(said.held)
+        self.device.pressed = [*self.device.pressed, *said.pressed][-MAX_PRESSED:]
+        self.commands += (action for action in said.pressed if action in COMMANDS)
         self.unplugged = said.unplugged or self.unplugged
 
     def leave(self) -> None:
@@ -123,16 +158,21 @@ class Seat:
 
     def pause(self) -> None:
         """Pause before the next step."""
-        self.last, self.commands = Input(), deque(["pause"] if self.session.phase == "running" else [])
+        self.last, self.device = Input(), Device()
+        self.commands.clear()
+        if self.session.phase == "running":
+            self.commands.append("pause")
 
     def tick(self) -> None:
         """Make one step of the session."""
         if self.silent:
             self.pause()
         said, unplugged, self.unplugged = self.last, self.unplugged, None
-        commands = tuple(self.commands.popleft() for _ in range(len(self.commands)))  # more may come meanwhile
+        given = [self.commands.popleft() for _ in range(len(self.commands))]  # more may come meanwhile
+        commands = tuple(command for action in given for command in COMMANDS if command == action)
         device = printable(said.device)[:80] or "browser"
-        self.session.tick(Reading(said.stick, commands, device, unplugged and printable(unplugged)[:80], said.camera))
+        stick, camera = further((said.stick, said.camera), self.device.move(1 / self.fps))
+        self.session.tick(Reading(stick, commands, device, unplugged and printable(unplugged)[:80], camera))
 
     def picture(self) -> NDArray[np.uint8] | None:
         """Return what the person sees, unless the page draws it or has it already."""
@@ -141,22 +181,27 @@ class Seat:
         return None if self.session.layout is not None or self.shown == before else rollout.picture(0)
 
     def report(self) -> dict[str, Any]:
-        """Return what the page shows now."""
+        """Return what the page shows now; episodes count when they are on disk."""
         session = self.session
         file = session.file
         return {
             "phase": session.phase,
             "message": session.message,
             "problem": session.problem,
-            "kept": session.kept,
-            "total": None if file is None else len(file),
+            "saving": file is not None and not file.is_written(),
+            "kept": session.kept if file is None else file.num_written - file.num_before,
+            "total": None if file is None else file.num_written,
             "meanings": session.meanings(),
-            "person": see(session.person, session.layout),
-            "rival": None if session.rival is None else see(session.rival, session.layout),
+            "person": describe(session.person, session.layout),
+            "rival": None if session.rival is None else describe(session.rival, session.layout),
         }
 
+    def close(self) -> None:
+        """Close the session; what was kept is on disk."""
+        self.session.close()
 
-def see(player: Player, layout: Layout | None) -> dict[str, Any]:
+
+def describe(player: Player, layout: Layout | None) -> dict[str, Any]:
     """Return how far a player is, with the state vector where the page draws the map."""
     shown = {"steps": player.steps, "goals": player.goals_reached, "of": player.num_goals, "total": player.total}
     state = None if layout is None else np.round(player.state, 1).tolist()

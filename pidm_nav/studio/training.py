@@ -1,4 +1,4 @@
-"""Trainings that a page starts: processes of the command line, which outlive the page and can be stopped."""
+"""Training runs that a page starts: processes of the command line, which outlive the page and can be stopped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,19 +16,18 @@ import msgspec
 
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.studio.folder import Folder
-from pidm_nav.tasks import find_task
+from pidm_nav.tasks import Task, find_task
 
-MOST_RUNNING = 2
-MOST_POINTS = 300  # of a curve that is sent to a page
-SCORES = ("goal_ratio", "success_rate", "return")  # what a journal may have beside the loss
+MAX_RUNNING = 2
+MAX_POINTS = 300  # of a curve that is sent to a page
+METRICS = ("goal_ratio", "success_rate", "return")  # what a journal may have beside the loss; the first is shown
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to train: agents by name, a recording, and how many of its episodes."""
 
     agents: tuple[str, ...]
     demos: str
-    task: str
     num_demos: int | None = None
     play: bool = False  # whether PIDM's inverse dynamics model also learns from random play
     steps: int | None = None
@@ -38,28 +38,49 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Run:
     """One training: its process, its folder and how it ended."""
 
+    name: str
     agent: str
     task: str
+    steps: int  # in all
     out: Path
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
     stopped: bool = False
+    error: str | None = None
 
-    def report(self, folder: Path) -> dict[str, Any]:
+    @property
+    def running(self) -> bool:
+        """Whether the process runs; what it said is read and its file closed when it has ended."""
+        if self.process.poll() is None:
+            return True
+        if not self.errors.closed:
+            self.errors.seek(0)
+            lines = self.errors.read().decode(errors="replace").strip().splitlines()
+            self.error = lines[-1].removeprefix("error: ") if lines else "exited without an error message"
+            self.errors.close()
+        return False
+
+    def report(self) -> dict[str, Any]:
         """Return how far it is, with its curves."""
-        code = self.process.poll()
+        code = None if self.running else self.process.returncode
         status = "running" if code is None else "done" if code == 0 else "stopped" if self.stopped else "failed"
         lines = _read_lines(self.out / "losses.jsonl")
-        every = max(1, len(lines) // MOST_POINTS)
+        every = max(1, len(lines) // MAX_POINTS)
         shown = [line for number, line in enumerate(lines) if number % every == 0 or number == len(lines) - 1]
+        metric = next((name for name in METRICS if any(name in line for line in lines)), None)
+        done, seconds = (lines[-1].get("step", 0), lines[-1].get("seconds", 0)) if lines else (0, 0)
         return {
-            "name": self.out.relative_to(folder).as_posix(),
+            "name": self.name,
             "agent": self.agent,
             "task": self.task,
             "status": status,
-            "error": self._error() if status == "failed" else None,
-            "loss": [[line["step"], line["loss"]] for line in shown],
-            "goal_ratio": [[line["step"], line[name]] for line in lines for name in SCORES if name in line],
+            "error": self.error if status == "failed" else None,
+            "step": done,
+            "steps": self.steps,
+            "seconds_left": seconds * (self.steps - done) / done if done and status == "running" else None,
+            "loss": [[line["step"], line["loss"]] for line in shown if "loss" in line],
+            "metric": metric,
+            "scores": [[line["step"], line[metric]] for line in lines if metric in line],
         }
 
     def stop(self) -> None:
@@ -67,11 +88,6 @@ class Run:
         if self.process.poll() is None:
             self.stopped = True
             self.process.terminate()
-
-    def _error(self) -> str:
-        self.errors.seek(0)
-        lines = self.errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("error: ") if lines else "it ended without a word"
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
@@ -85,47 +101,81 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
 
 @dataclass
 class Trainings:
-    """All trainings of this server."""
+    """All training runs of this server."""
 
     folder: Folder
     runs: list[Run] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)  # requests start and end runs in threads
 
-    def start(self, request: Request) -> list[str]:
+    def start(self, request: TrainRequest) -> list[str]:
         """Start one process per agent, and return the names of their folders."""
-        running = sum(run.process.poll() is None for run in self.runs)
-        if not request.agents or running + len(request.agents) > MOST_RUNNING:
-            raise ValueError(
-                f"{running} of {MOST_RUNNING} trainings are running, and {len(request.agents)} more are asked for: "
-                "wait for them, or stop one"
-            )
-        demos = self.folder.demos(request.demos)
-        drawn = find_task(load_demos(demos).task).has_2d_state  # others take long to play
-        started = []
-        for agent in request.agents:
-            out = self.folder.new_run(request.task, agent, request.num_demos or 0)
-            out.mkdir(parents=True)  # so that the next one gets another name
-            options: dict[str, Any] = {"agent": agent, "demos": demos, "out": out, "seed": request.seed}
-            options |= {"num-demos": request.num_demos, "steps": request.steps, "eval-episodes": 20 if drawn else 2}
-            if request.play and agent == "pidm":
-                options["idm-demos"] = "play"
-            given = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
-            errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the run)
-            command = [sys.executable, "-m", "pidm_nav.cli", "train", *given]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
-            self.runs.append(Run(agent, request.task, out, process, errors))
-            started.append(out.relative_to(self.folder.path).as_posix())
-        return started
+        with self.lock:
+            running = sum(run.running for run in self.runs)
+            if not request.agents or running + len(request.agents) > MAX_RUNNING:
+                raise ValueError(
+                    f"{running} of {MAX_RUNNING} trainings are running, and {len(request.agents)} more are asked for: "
+                    "wait for them, or stop one"
+                )
+            # the data say which task it is, and what cannot be trained is refused before anything is started
+            demos = self.folder.demos(request.demos)
+            task = find_task(load_demos(demos).task)
+            steps = [_count_steps(agent, demos, request.steps) for agent in request.agents]
+            jobs = zip(request.agents, steps, strict=True)
+            return [self._start(request, agent, demos, task, count) for agent, count in jobs]
 
-    def find(self, name: str) -> Run:
-        """Return a training by the name of its folder."""
+    def _start(self, request: TrainRequest, agent: str, demos: str, task: Task, steps: int) -> str:
+        out = self.folder.new_run(task.name, agent, request.num_demos or 0)
+        options: dict[str, Any] = {"agent": agent, "demos": demos, "out": out, "seed": request.seed}
+        options |= {"num-demos": request.num_demos, "steps": request.steps}
+        options["eval-episodes"] = 20 if task.has_2d_state else 2  # others take long to play
+        if request.play and agent == "pidm":
+            options["idm-demos"] = "play"
+        given = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the process has ended)
+        command = [sys.executable, "-m", "pidm_nav.cli", "train", *given]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+        name = out.relative_to(self.folder.path).as_posix()
+        self.runs.append(Run(name, agent, task.name, steps, out, process, errors))
+        return name
+
+    def stop(self, name: str) -> None:
+        """Stop a training by the name of its folder."""
+        with self.lock:
+            self._find(name).stop()
+
+    def rename(self, name: str, new: str) -> str:
+        """Rename a training that has ended, of this server or an earlier one."""
+        with self.lock:
+            run = self._ended(name)
+            self.folder.rename_run(name, new)
+            if run is not None:
+                run.name, run.out = new, self.folder.path / new
+            return new
+
+    def delete(self, name: str) -> None:
+        """Delete a training that has ended, of this server or an earlier one."""
+        with self.lock:
+            run = self._ended(name)
+            self.folder.delete_run(name)
+            if run is not None:
+                self.runs.remove(run)
+
+    def _ended(self, name: str) -> Run | None:
+        run = next((run for run in self.runs if run.name == name), None)
+        if run is not None and run.running:
+            raise ValueError(f"'{name}' is being trained: stop it first")
+        return run
+
+    def _find(self, name: str) -> Run:
         for run in self.runs:
-            if run.out.relative_to(self.folder.path).as_posix() == name:
+            if run.name == name:
                 return run
         raise ValueError(f"there is no training '{name}': choose one from the list")
 
     def report(self) -> list[dict[str, Any]]:
-        """Return all trainings, the newest first."""
-        return [run.report(self.folder.path) for run in reversed(self.runs)]
+        """Return all training runs, the newest first."""
+        with self.lock:
+            return [run.report() for run in reversed(self.runs)]
 
     def close(self) -> None:
         """End all that run."""
@@ -134,3 +184,12 @@ class Trainings:
         for run in self.runs:
             run.process.wait()
             run.errors.close()
+
+
+def _count_steps(agent: str, demos: str, steps: int | None) -> int:
+    """Return how many steps an agent is trained for; a ValueError says that there is no such agent."""
+    from pidm_nav.agents.train import choose_preset
+
+    settings: Any = {} if steps is None else {"steps": steps}
+    count: int = choose_preset(agent, load_demos(demos), None, **settings).training.steps
+    return count

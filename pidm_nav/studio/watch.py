@@ -15,20 +15,21 @@ from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.policies import load_named
 from pidm_nav.rollouts.rollout import Policy, Rollout
 from pidm_nav.seeds import TEST
-from pidm_nav.studio.folder import Folder, World, picture
-from pidm_nav.studio.play import see
+from pidm_nav.studio.folder import Folder, WorldRequest, picture
+from pidm_nav.studio.play import describe
 from pidm_nav.world2d.physics import SPEED
 from pidm_nav.world2d.state import POSITION, goals_of, join_state, split_state
 
-MOST_PLAYERS = 3
+MAX_PLAYERS = 3
 RINGS, SPOKES = 3, 16  # futures around an agent that the inverse dynamics model is asked about
+MAX_ORDERS = 256  # that wait for the next step; a drag asks for about forty at the lowest speed
 LOOK_AHEAD = 60  # demonstrated states that are drawn ahead of the nearest one
 
 
-class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Ask for players in a world; a seed chooses the episode and its noise."""
 
-    world: World
+    world: WorldRequest
     players: tuple[str, ...]
     seed: int = TEST.start
 
@@ -44,7 +45,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: bool | None = None  # whether to ask the inverse dynamics models about futures all around
 
 
-class Mind:
+class CachedPolicy:
     """A policy that decides once per state, so that what it is about to do can be shown before it does it."""
 
     def __init__(self, policy: Policy) -> None:
@@ -64,7 +65,7 @@ class Mind:
         """Drop a decision, because the state has been changed."""
         self._decided = None
 
-    def thoughts(self, rollout: Rollout, field: bool) -> dict[str, Any]:
+    def explain(self, rollout: Rollout, field: bool) -> dict[str, Any]:
         """Return the action to come and, where the policy has them, the state it leads to and where that is from."""
         from pidm_nav.agents.predictors import Lookup
         from pidm_nav.agents.retrieval import RetrievalBC
@@ -118,33 +119,39 @@ class Watch:
 
     over, quick = False, False  # agents and engines take milliseconds, and the person ends it by leaving
 
-    def __init__(self, ask: Ask, folder: Folder) -> None:
-        if not 1 <= len(ask.players) <= MOST_PLAYERS:
-            raise ValueError(f"{len(ask.players)} players were chosen: choose 1 to {MOST_PLAYERS}")
-        self.task, env_kwargs = ask.world.resolve()
+    def __init__(self, request: WatchRequest, folder: Folder) -> None:
+        if not 1 <= len(request.players) <= MAX_PLAYERS:
+            raise ValueError(f"{len(request.players)} players were chosen: choose 1 to {MAX_PLAYERS}")
+        self.task, env_kwargs = request.world.resolve()
         self.layout = self.task.layout(env_kwargs) if self.task.has_2d_state else None
         self._free = None if self.layout is None else np.argwhere(self.layout.free())
         mode = "rgb_array" if self.layout is None else None
-        chosen = [name if name in EXPERTS else load_named(str(folder.agent(name))) for name in ask.players]
+        chosen = [name if name in EXPERTS else load_named(str(folder.agent(name))) for name in request.players]
+        check_number("the seed", request.seed, 0, MAX_SEED)
+        self.seed, self.playing, self.speed, self.field = request.seed, True, 1.0, False
+        self.orders = deque([Order()])  # the first tick shows the start
         self.players: list[Rival] = []
+        self.policies: list[CachedPolicy] = []
         try:
             for each in chosen:
-                self.players.append(make_rival(each, self.task, env_kwargs, ask.seed, mode))
+                self.players.append(make_rival(each, self.task, env_kwargs, request.seed, mode))
+            self.policies += [CachedPolicy(player.policy) for player in self.players]
+            for player, policy in zip(self.players, self.policies, strict=True):
+                player.policy = policy
+            self.restart()
+            self.picture()  # an environment that draws none says so here
         except BaseException:
             self.close()
             raise
-        self.minds = [Mind(player.policy) for player in self.players]
-        for player, mind in zip(self.players, self.minds, strict=True):
-            player.policy = mind
-        self.orders = deque([Order(seed=ask.seed)])
-        self.seed, self.playing, self.speed, self.field = 0, True, 1.0, False
 
     def setup(self) -> dict[str, Any]:
         """Return what the page needs to know once."""
         return {"map": picture(self.layout), "titles": [player.name for player in self.players]}
 
-    def hear(self, order: Order) -> None:
+    def receive(self, order: Order) -> None:
         """Take in what the person asks for."""
+        if len(self.orders) >= MAX_ORDERS:
+            raise ValueError("more was asked for than can be done: watch again, and slower")
         self.orders.append(order)
 
     def _obey(self, order: Order) -> None:
@@ -178,8 +185,8 @@ class Watch:
 
     def restart(self, state: NDArray[Any] | None = None) -> None:
         """Begin the episode anew, from its start or from a state."""
-        for player, mind in zip(self.players, self.minds, strict=True):
-            mind.forget()
+        for player, policy in zip(self.players, self.policies, strict=True):
+            policy.forget()
             player.reset(self.seed, state)
 
     def tick(self) -> None:
@@ -218,9 +225,9 @@ class Watch:
             "playing": self.playing,
             "done": self.done,
             "seed": self.seed,
-            "players": [self._see(*each) for each in zip(self.players, self.minds, strict=True)],
+            "players": [self._describe(*each) for each in zip(self.players, self.policies, strict=True)],
         }
 
-    def _see(self, player: Rival, mind: Mind) -> dict[str, Any]:
-        shown = see(player, self.layout) | {"done": player.rollout.done}
-        return shown if player.rollout.done else shown | mind.thoughts(player.rollout, self.field)
+    def _describe(self, player: Rival, policy: CachedPolicy) -> dict[str, Any]:
+        shown = describe(player, self.layout) | {"done": player.rollout.done}
+        return shown if player.rollout.done else shown | policy.explain(player.rollout, self.field)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.files import temporary_folder
 from pidm_nav.world3d.levels import Level
 from pidm_nav.world3d.wad import TOKEN, build_wad
 
@@ -59,7 +58,8 @@ class Engine:
         self._game = game = vizdoom.DoomGame()
         self._process: int | None = None
         game.set_mode(vizdoom.Mode.ASYNC_PLAYER if realtime else vizdoom.Mode.PLAYER)
-        with temporary_folder(Path(tempfile.gettempdir()), "pidm-nav-3d") as folder:
+        with tempfile.TemporaryDirectory(prefix="pidm-nav-3d-") as name:
+            folder = Path(name)
             self._prepare(vizdoom, level, folder)
             try:
                 game.init()

@@ -43,6 +43,7 @@ export class Board {
       this.backdrop = this.drawWalls(width, height);
     }
     const pen = this.pen = this.canvas.getContext("2d");
+    this.texts = []; // where texts are: left, top, right, bottom
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.drawImage(this.backdrop, 0, 0);
     pen.setTransform(this.scale, 0, 0, this.scale, 0, 0);
@@ -67,14 +68,19 @@ export class Board {
     return sheet;
   }
 
-  goals(goals) {
-    const current = goals.findIndex((goal) => !goal.reached);
+  // The goals of one player, or of several, each with a color: a dot per player shows who has reached a goal.
+  goals(players) {
+    const [{ goals }] = players;
     goals.forEach((goal, index) => {
-      const kind = goal.reached ? "reached" : index === current ? "current" : "later";
+      const reached = players.every((player) => player.goals[index].reached);
+      const waiting = players.filter((player) => player.goals.findIndex((each) => !each.reached) === index);
+      const kind = reached ? "reached" : waiting.length ? "current" : "later";
       if (kind === "current") { this.pen.globalAlpha = .22; this.square(goal, BOX + 14, kind, 10); this.pen.globalAlpha = 1; }
       this.square(goal, BOX, kind, 5);
-      this.pen.font = "600 17px system-ui, sans-serif";
-      this.pen.fillText(goal.reached ? "✓" : index + 1, goal.x + 13, goal.y - 7);
+      if (players.length > 1) players.forEach((player, place) => {
+        this.dot(goal.x + 10 * (place - (players.length - 1) / 2), goal.y + 18, player.kind, player.goals[index].reached);
+      });
+      this.write(reached ? "✓" : String(index + 1), goal, kind, 600);
     });
   }
 
@@ -96,16 +102,33 @@ export class Board {
     pen.restore();
   }
 
-  agent({ x, y }, kind, label = "", line = 0) {
+  dot(x, y, kind, full) {
+    this.pen.beginPath(); this.pen.arc(x, y, 3.5, 0, 7);
+    this.pen.fillStyle = color(full ? kind : "floor"); this.pen.fill();
+    this.pen.lineWidth = 1.5; this.pen.strokeStyle = color(kind); this.pen.stroke();
+  }
+
+  agent({ x, y }, kind, label = "") {
     const pen = this.pen;
     pen.fillStyle = color(kind);
     pen.beginPath(); pen.arc(x, y, BOX / 2 + 1, 0, 7); pen.fill();
     pen.lineWidth = 2.5; pen.strokeStyle = color("floor"); pen.stroke();
-    if (label) {
-      pen.font = "700 16px system-ui, sans-serif";
-      pen.lineWidth = 4; pen.strokeStyle = color("floor");
-      for (const write of ["strokeText", "fillText"]) pen[write](label, x + 14, y + 20 + 17 * line);
-    }
+    if (label) this.write(label, { x, y }, kind, 700);
+  }
+
+  // A text beside a place: within the room, and where no other text is yet.
+  write(text, { x, y }, kind, weight) {
+    const pen = this.pen, [wide, high] = this.map.room;
+    const height = Math.max(18, 13 * wide / this.canvas.clientWidth); // to be read on a phone too
+    pen.font = `${weight} ${height * .92}px system-ui, sans-serif`;
+    const width = pen.measureText(text).width;
+    const places = [0, 1, 2, 3].flatMap((line) => [y - 2 - height * (line + 1), y + 6 + height * line].flatMap((top) => [[x + 13, top], [x - 13 - width, top]]));
+    const free = places.find(([left, top]) => left >= 0 && left + width <= wide && top >= 0 && top + height <= high
+      && !this.texts.some(([a, b, c, d]) => left < c && left + width > a && top < d && top + height > b)) ?? places[0];
+    const [left, top] = [Math.min(Math.max(free[0], 2), wide - width - 2), Math.min(Math.max(free[1], 2), high - height - 2)];
+    this.texts.push([left, top, left + width, top + height]);
+    pen.lineWidth = 4; pen.strokeStyle = color("floor"); pen.fillStyle = color(kind);
+    for (const stroke of ["strokeText", "fillText"]) pen[stroke](text, left, top + .82 * height);
   }
 
   arrow(x, y, dx, dy, kind, width = 4) {

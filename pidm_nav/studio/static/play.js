@@ -1,18 +1,30 @@
 // Record demonstrations, or race against an agent.
-import { $, ask, complain, experts, fill, refresh, rivals, socket } from "./app.js";
+import { $, ask, complain, experts, fill, make, refresh, rivals, show, touchScreen, write } from "./page.js";
 import { Board, drawPicture, readState } from "./draw.js";
 import { Input } from "./input.js";
+import { socket } from "./socket.js";
 
 const KEYS = { pause: "P", redo: "R", finish: "Enter", quit: "Esc" };
-const WALK = "Move with a gamepad, the arrow keys or W A S D (Shift is slower), or with a finger on the map.";
-const TURN = "Walk with W A S D or the arrow keys, turn with J and L, look up and down with I and K. On a gamepad the left stick walks and the right one turns; on a touch screen the left half of the picture walks and the right half turns.";
+const WALK = touchScreen
+  ? "Put a finger on the map: it becomes a stick."
+  : "Move with a gamepad, the arrow keys or W A S D (Shift is slower).";
+const TURN = touchScreen
+  ? "The left half of the picture walks, the right half turns."
+  : "Walk with W A S D or the arrow keys, turn with J and L, look up and down with I and K. On a gamepad the left stick walks and the right one turns.";
+const GO_ON = touchScreen ? "Paused. Tap Go on." : "Paused. Press P or Start to go on.";
+const CHOOSE = "Choose a task and press Start.";
 const EXAMPLE = ["####################", "#..................#", "#..A.......#.......#", "#..........#...1...#", "#..........#.......#", "#....#######.......#", "#..................#", "#..................#", "#....2.......#.....#", "#............#..3..#", "#............#.....#", "####################"].join("\n");
 
 export function startPlay() {
   const form = $("play-form"), canvas = $("play-canvas");
   const board = new Board(canvas), input = new Input(canvas, $("touch"));
-  let line = null, setup = null, now = null, trace = [], rivalTrace = [], before = performance.now(), agents = [], tasks = [], named = false, shown = "", wrong = false;
+  let line = null, setup = null, now = null, trace = [], rivalTrace = [], agents = [], tasks = [], named = false, shown = "", wrong = false;
 
+  const say = (text, next = false) => {
+    $("play-overlay").hidden = !text;
+    write($("play-overlay").querySelector("p"), text);
+    $("train-next").hidden = !next;
+  };
   const choose = () => {
     const racing = form.mode.value === "race", custom = form.task.value === "custom";
     $("file-field").hidden = $("success-field").hidden = racing;
@@ -23,6 +35,7 @@ export function startPlay() {
     preview();
   };
   const world = () => ({ task: form.task.value, map: form.task.value === "custom" ? form.map.value : null });
+
   // The map that is chosen, before anything starts, or what is wrong with it.
   async function preview() {
     if (line || !form.task.value) return;
@@ -35,16 +48,27 @@ export function startPlay() {
       if (wrong) complain("");
       wrong = false;
       board.use(map);
-      if (!map) board.clear();
-      else { board.begin(); board.goals(map.goals.map(([x, y]) => ({ x, y, reached: false }))); board.agent({ x: map.starts[0][0], y: map.starts[0][1] }, "agent"); }
-    } catch (error) { complain(error.message); wrong = true; }
+      paintPreview();
+    } catch (error) {
+      complain(error.message);
+      wrong = true;
+    }
   }
+  function paintPreview() {
+    if (!board.map) return board.clear();
+    board.begin();
+    board.goals([{ goals: board.map.goals.map(([x, y]) => ({ x, y, reached: false })) }]);
+    board.agent({ x: board.map.starts[0][0], y: board.map.starts[0][1] }, "agent");
+  }
+
   form.map.value = localStorage.map ?? EXAMPLE;
   form.file.oninput = () => { named = true; };
-  form.onchange = choose;
+  form.onchange = () => { say(CHOOSE); choose(); };
   form.map.oninput = preview;
+  write($("device-hint"), WALK);
   addEventListener("overview", ({ detail }) => {
-    ({ agents, tasks } = detail);
+    tasks = detail.tasks;
+    agents = detail.agents.filter((agent) => !agent.error);
     fill(form.task, tasks.map((task) => [task.name, task.title]));
     choose();
     if (!line && sessionStorage.session) connect();
@@ -65,24 +89,29 @@ export function startPlay() {
     say("Getting ready…");
     line = socket("/play", {
       first: () => ({ ...JSON.parse(sessionStorage.begin), resume: sessionStorage.session ?? null }),
-      hear: (told) => (told.session ? begin(told) : update(told)),
+      receive: (told) => (told.session ? begin(told) : update(told)),
       picture: (blob) => drawPicture(canvas, blob),
-      lost: () => {
-        $("play-overlay").hidden = false;
-        say("The connection is lost. Your episode is paused, what was kept is safe, and this page goes on by itself as soon as it can.");
-      },
-      closed: () => {
-        const over = now?.phase === "over";
-        line = null; input.active = false; shown = "";
-        delete sessionStorage.session;
-        $("session").hidden = true; form.hidden = false;
-        $("play-overlay").hidden = false;
-        $("device-hint").textContent = WALK;
-        say(!over || !setup.file ? "Choose a task and press Start." : now.kept ? `${now.kept} ${now.kept === 1 ? "episode" : "episodes"} kept in ${setup.file}. Train on ${now.kept === 1 ? "it" : "them"} next.` : "Nothing was kept.");
-        refresh();
-      },
+      lost: () => say("The connection is lost. Your episode is paused, what was kept is safe, and this page goes on by itself as soon as it can."),
+      closed: finish,
     });
   }
+
+  function finish() {
+    const over = now?.phase === "over", kept = now?.kept ?? 0;
+    line = null; input.active = false; shown = "";
+    delete sessionStorage.session;
+    $("session").hidden = true; form.hidden = false;
+    write($("device-hint"), WALK);
+    if (!over || !setup.file) say(CHOOSE);
+    else if (!kept) say("Nothing was kept.");
+    else {
+      say(`${kept} ${kept === 1 ? "episode" : "episodes"} kept in ${setup.file}.`, true);
+      write($("train-next"), kept === 1 ? "Train on it" : "Train on them");
+      dispatchEvent(new CustomEvent("recorded", { detail: setup.file }));
+    }
+    refresh();
+  }
+  $("train-next").onclick = () => { say(CHOOSE); show("train"); refresh(); };
 
   function begin(told) {
     const first = !setup;
@@ -91,7 +120,7 @@ export function startPlay() {
     board.use(told.map);
     trace = told.trace.slice(0, -1); rivalTrace = [];
     form.hidden = true; $("session").hidden = false;
-    $("device-hint").textContent = told.camera ? TURN : WALK;
+    write($("device-hint"), told.camera ? TURN : WALK);
     input.turns = told.camera;
     input.active = !$("play").hidden;
     canvas.focus({ preventScroll: true });
@@ -110,40 +139,38 @@ export function startPlay() {
     }
     paint();
     const { person, rival } = told;
-    $("goals").textContent = person.of ? `${person.goals} of ${person.of} goals${rival ? ` · ${setup.rival}: ${rival.goals}` : ""}` : `return ${person.total.toFixed(1)}`;
-    $("message").textContent = [told.message, told.problem].filter(Boolean).join(". ");
-    $("next").textContent = person.next; $("next").hidden = $("next-name").hidden = !person.next;
-    $("kept").textContent = told.total === null ? "not recorded" : `${told.kept} now, ${told.total} in ${setup.file}`;
-    $("steps").textContent = person.steps;
-    $("device").textContent = input.device;
-    const words = JSON.stringify(told.meanings);
-    if ($("commands").dataset.words !== words) showCommands(told.meanings, words);
+    const goals = `${person.goals} of ${person.of} goals${rival ? ` · ${setup.rival}: ${rival.goals}` : ""}`;
+    write($("goals"), person.of ? goals : `return ${person.total.toFixed(1)}`);
+    write($("message"), [told.message, told.problem].filter(Boolean).join(". "));
+    write($("milestone"), person.next);
+    $("milestone").hidden = $("milestone-name").hidden = !person.next;
+    write($("kept"), told.total === null ? "not recorded" : told.saving && !told.problem ? "saving…" : `${told.kept} now, ${told.total} in ${setup.file}`);
+    write($("steps"), person.steps);
+    write($("device"), input.device);
+    showCommands(told.meanings);
     const message = told.message.replace(/\.$/, "");
-    const begin = [message, "Move to begin."].filter(Boolean).join(". ");
-    const paused = [message, "Paused. Press P or Start to go on."].filter(Boolean).join(". ");
-    const waiting = { ready: begin, paused }[told.phase];
-    $("play-overlay").hidden = !waiting;
-    if (waiting) say(waiting);
+    const waiting = { ready: "Move to begin.", paused: GO_ON }[told.phase];
+    say(waiting ? [message, waiting].filter(Boolean).join(". ") : "");
   }
 
-  const say = (text) => { $("play-overlay").firstElementChild.textContent = text; };
-
-  function showCommands(meanings, words) {
+  function showCommands(meanings) {
+    const words = JSON.stringify(meanings);
+    if ($("commands").dataset.words === words) return;
     $("commands").dataset.words = words;
     $("commands").replaceChildren(...Object.entries(meanings).filter(([, text]) => text).map(([command, text]) => {
-      const button = document.createElement("button");
-      button.textContent = text[0].toUpperCase() + text.slice(1);
-      button.append(Object.assign(document.createElement("kbd"), { textContent: KEYS[command] }));
-      button.onclick = () => { input.commands.push(command); canvas.focus({ preventScroll: true }); };
+      const button = make("button", {}, text[0].toUpperCase() + text.slice(1), make("kbd", { textContent: KEYS[command] }));
+      button.onclick = () => { input.press(command); canvas.focus({ preventScroll: true }); };
       return button;
     }));
   }
 
   function paint() {
+    if (!line) return form.hidden || paintPreview();
     if (!setup?.map || !now) return;
     board.begin();
-    const seen = readState(now.person.state);
-    board.goals(seen.goals);
+    const seen = readState(now.person.state), players = [{ goals: seen.goals, kind: "agent" }];
+    if (now.rival) players.push({ goals: readState(now.rival.state).goals, kind: "bc" });
+    board.goals(players);
     if (now.rival) {
       board.trace(rivalTrace, "bc", { alpha: .5 });
       board.agent(readState(now.rival.state), "bc", setup.rival);
@@ -152,15 +179,13 @@ export function startPlay() {
     board.agent(seen, "agent", now.rival ? "you" : "");
   }
 
-  function loop(time = performance.now()) {
+  function loop() {
     if (!line) return;
     requestAnimationFrame(loop);
-    const seconds = Math.min((time - before) / 1000, .1);
-    before = time;
-    line.say(input.read(seconds));
+    line.say(input.read());
   }
   addEventListener("resize", paint);
-  const pause = () => now?.phase === "running" && line?.say({ commands: ["pause"] });
+  const pause = () => now?.phase === "running" && line?.say({ pressed: ["pause"] });
   addEventListener("shown", ({ detail }) => {
     input.active = detail === "play" && !!line;
     if (detail !== "play") pause();

@@ -1,31 +1,49 @@
-// Train agents on demonstrations, and watch their curves grow.
-import { $, ask, complain, fill, refresh, show } from "./app.js";
+// Train agents on demonstrations, watch their curves grow, and keep order among the runs.
+import { $, ask, complain, fill, make, refresh, show, write } from "./page.js";
+import { METRICS, chart } from "./chart.js";
 
 const TITLES = { bc: "BC", pidm: "PIDM", "retrieval-bc": "Retrieval BC" };
-const STATES = { running: "training…", done: "ready", stopped: "stopped", failed: "failed" };
+const STATES = { running: "training…", done: "ready", stopped: "stopped", failed: "failed", earlier: "ready" };
+const FEW = 5; // demonstrations that are suggested of those that come with the package
 
 export function startTrain() {
-  const form = $("train-form");
-  let recordings = [], timer = null, last = "", picked = "";
+  const form = $("train-form"), cards = new Map();
+  let recordings = [], agents = [], timer = null, picked = "";
 
   const chosen = () => recordings.find((each) => each.name === form.demos.value);
   const limit = () => { if (chosen()) { form.num_demos.max = chosen().episodes; form.num_demos.value = Math.min(form.num_demos.value, chosen().episodes); } };
-  form.demos.onchange = () => { picked = form.demos.value; limit(); };
+  // Own recordings are used whole.
+  const pick = (name) => {
+    picked = form.demos.value = name;
+    if (chosen()) form.num_demos.value = name.endsWith(".npz") ? chosen().episodes : Math.min(FEW, chosen().episodes);
+    limit();
+  };
+  form.demos.onchange = () => pick(form.demos.value);
   addEventListener("overview", ({ detail }) => {
     recordings = detail.recordings.filter((each) => !each.error);
-    fill(form.demos, detail.recordings.map((each) => [each.name, each.error ? `${each.name} (cannot be read)` : `${each.name} (${each.episodes} of ${each.task})`]), picked); // or the newest
+    agents = detail.agents.filter((agent) => !agent.error);
+    fill(form.demos, detail.recordings.map((each) => [each.name, each.error ? `${each.name} (cannot be read)` : `${each.name} (${each.episodes} of ${each.task})`]), picked);
     for (const option of form.demos.options) option.disabled = !recordings.some((each) => each.name === option.value);
+    if (recordings.length && form.demos.value !== picked) pick(recordings[0].name); // the newest
     limit();
+    const skipped = [...detail.recordings, ...detail.agents].filter((each) => each.error);
+    $("skipped").hidden = !skipped.length;
+    write($("skipped"), `Not read: ${skipped.slice(0, 5).map((each) => `${each.name} (${each.error})`).join("; ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}`);
     paint(detail.trainings);
+  });
+  addEventListener("recorded", async ({ detail }) => {
+    picked = detail;
+    await refresh();
+    pick(detail);
   });
 
   form.onsubmit = async (event) => {
     event.preventDefault();
     complain("");
-    const agents = [...form.querySelectorAll("[name=agents]:checked")].map((box) => box.value);
     const number = (field) => (field.value === "" ? null : Number(field.value));
+    const wanted = [...form.querySelectorAll("[name=agents]:checked")].map((box) => box.value);
     try {
-      await ask("/api/trainings", { agents, demos: form.demos.value, task: chosen().task, num_demos: number(form.num_demos), play: form.play.checked, steps: number(form.steps), seed: number(form.seed) ?? 0 });
+      await ask("/api/trainings", { agents: wanted, demos: form.demos.value, num_demos: number(form.num_demos), play: form.play.checked, steps: number(form.steps), seed: number(form.seed) ?? 0 });
       follow();
     } catch (error) { complain(error.message); }
   };
@@ -41,51 +59,78 @@ export function startTrain() {
   }
   addEventListener("shown", ({ detail }) => detail === "train" && follow());
 
+  // Cards stay the same elements while their content changes, so that a button keeps its focus.
   function paint(runs) {
-    const words = JSON.stringify(runs);
-    if (words === last || !runs.length) return;
-    last = words;
-    $("runs").replaceChildren(...runs.map(card));
+    const earlier = agents.filter((agent) => agent.name.startsWith("runs/") && !runs.some((run) => run.name === agent.name))
+      .map((agent) => ({ name: agent.name, agent: agent.agent, status: "earlier", loss: [], scores: [] }));
+    const all = [...runs, ...earlier];
+    if (!all.length) return;
+    const shown = all.map((run) => {
+      if (!cards.has(run.name)) cards.set(run.name, new Card(run.name));
+      cards.get(run.name).update(run);
+      return cards.get(run.name).box;
+    });
+    const same = shown.length === $("runs").children.length && shown.every((box, index) => $("runs").children[index] === box);
+    if (!same) $("runs").replaceChildren(...shown);
   }
 
-  function card(run) {
-    const box = document.createElement("article");
-    box.className = "run";
-    box.dataset.status = run.status;
-    box.innerHTML = `<header><h2 class="${run.agent}"></h2><span class="state"></span><code></code><span class="figures"></span></header><div class="chart"></div><div class="buttons"></div>`;
-    box.querySelector("h2").textContent = TITLES[run.agent] ?? run.agent;
-    box.querySelector(".state").textContent = STATES[run.status];
-    box.querySelector("code").textContent = run.name;
-    const loss = run.loss.at(-1), ratio = run.goal_ratio.at(-1);
-    const figures = [loss && `loss ${loss[1].toPrecision(2)}`, ratio && `${Math.round(ratio[1] * 100)}% of the goals`].filter(Boolean).join(" · ");
-    box.querySelector(".figures").textContent = figures || (run.status === "running" ? "starting…" : "");
-    if (run.error) box.querySelector(".chart").textContent = run.error;
-    else if (loss) box.querySelector(".chart").append(chart(run, figures));
-    const button = document.createElement("button");
-    if (run.status === "running") { button.textContent = "Stop"; button.onclick = () => ask(`/api/trainings/${run.name}/stop`, {}).then(follow); }
-    else { button.textContent = "Watch it"; button.disabled = run.status !== "done"; button.onclick = () => { show("watch"); dispatchEvent(new CustomEvent("watch", { detail: run })); }; }
-    box.querySelector(".buttons").append(button);
-    return box;
+  class Card {
+    constructor(name) {
+      const title = make("h2"), state = make("span", { className: "state" }), figures = make("span", { className: "figures" });
+      const picture = make("div"), main = make("button"), rename = make("button", { textContent: "Rename…" }), remove = make("button", { textContent: "Delete…" });
+      this.parts = { title, state, figures, picture, main, rename, remove };
+      const code = make("code", { textContent: name }), buttons = make("div", { className: "buttons" }, main, rename, remove);
+      this.box = make("article", { className: "run" }, make("header", {}, title, state, code, figures), picture, buttons);
+      rename.onclick = () => this.change(prompt("New name of this run:", name.replace("runs/", "")), "rename");
+      remove.onclick = () => this.change(confirm(`Delete ${name} and its agent? This cannot be undone.`), "delete");
+      main.onclick = () => {
+        if (this.run.status === "running") return ask(`/api/trainings/${name}/stop`, {}).then(follow, (error) => complain(error.message));
+        show("watch");
+        return dispatchEvent(new CustomEvent("watch", { detail: this.run }));
+      };
+      this.name = name;
+    }
+
+    async change(answer, what) {
+      if (!answer) return;
+      try {
+        await ask(`/api/trainings/${this.name}/${what}`, what === "rename" ? `runs/${answer}` : {});
+        cards.delete(this.name);
+        if (what === "delete" && cards.size === 0) $("runs").replaceChildren();
+        await refresh();
+      } catch (error) { complain(error.message); }
+    }
+
+    update(run) {
+      if (JSON.stringify(run) === this.last) return;
+      this.last = JSON.stringify(run);
+      const { title, state, figures, picture, main, rename, remove } = this.parts, name = TITLES[run.agent] ?? run.agent;
+      if (this.run?.status === "running" && run.status !== "running") write($("run-status"), `${name} ${STATES[run.status]}`);
+      this.run = run;
+      this.box.dataset.status = run.status === "earlier" ? "done" : run.status;
+      title.className = run.agent === "bc" ? "bc" : "pidm";
+      write(title, name);
+      write(state, STATES[run.status]);
+      const text = describe(run);
+      write(figures, text);
+      if (run.error) write(picture, run.error);
+      else if (run.loss.length) picture.replaceChildren(chart(run, text));
+      write(main, run.status === "running" ? "Stop" : "Watch it");
+      main.disabled = !["running", "done", "earlier"].includes(run.status);
+      rename.hidden = remove.hidden = run.status === "running";
+    }
   }
 
-  // The loss on a logarithmic axis, and the goal ratio from 0 to 1 where it was measured.
-  function chart(run, text) {
-    const [wide, high, left, low] = [600, 150, 42, 20];
-    const steps = Math.max(...run.loss.map(([step]) => step), 1);
-    const logs = run.loss.map(([, loss]) => Math.log10(Math.max(loss, 1e-6)));
-    const [floor, top] = logs.length ? [Math.min(...logs), Math.max(...logs, Math.min(...logs) + .1)] : [0, 1];
-    const x = (step) => left + (wide - left - 8) * step / steps;
-    const y = (part) => 8 + (high - low - 8) * (1 - part);
-    const path = (points) => points.map(([a, b], index) => `${index ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("");
-    const loss = path(run.loss.map(([step], index) => [x(step), y((logs[index] - floor) / (top - floor))]));
-    const ratio = path(run.goal_ratio.map(([step, value]) => [x(step), y(value)]));
-    const dots = run.goal_ratio.map(([step, value]) => `<circle cx="${x(step)}" cy="${y(value)}" r="4" fill="var(--reached)"/>`).join("");
-    const holder = document.createElement("div");
-    holder.innerHTML = `<svg viewBox="0 0 ${wide} ${high}" role="img" aria-label="${text}"><path class="axis" fill="none" d="M${left} 8V${high - low}H${wide - 8}"/>
-      <path fill="none" stroke="var(--${run.agent === "bc" ? "bc" : "pidm"})" stroke-width="2" d="${loss}"/>
-      <path fill="none" stroke="var(--reached)" stroke-width="2.5" d="${ratio}"/>
-      ${dots}<text x="${left}" y="${high - 3}">0</text><text x="${wide - 8}" y="${high - 3}" text-anchor="end">${steps} steps</text></svg>`;
-    return holder.firstElementChild;
+  function describe(run) {
+    if (run.status === "earlier") return "";
+    if (!run.loss.length && run.status === "running") return "starting…";
+    const loss = run.loss.at(-1), score = run.scores.at(-1), left = run.seconds_left;
+    return [
+      run.status === "running" && `step ${run.step.toLocaleString("en")} of ${run.steps.toLocaleString("en")}`,
+      left !== null && (left < 90 ? `${Math.ceil(left)} s left` : `${Math.ceil(left / 60)} min left`),
+      loss && `loss ${loss[1].toPrecision(2)}`,
+      score && `${METRICS[run.metric].name} ${METRICS[run.metric].text(score[1])}`,
+    ].filter(Boolean).join(" · ");
   }
 
   const upload = async (file) => {
@@ -94,8 +139,7 @@ export function startTrain() {
     try {
       const { name } = await ask(`/api/demos/${encodeURIComponent(file.name)}`, file);
       await refresh();
-      picked = form.demos.value = name;
-      limit();
+      pick(name);
     } catch (error) { complain(error.message); }
   };
   const drop = $("drop");

@@ -1,55 +1,98 @@
-// Watch agents in the same episode, and see what they think.
-import { $, complain, experts, fill, refresh, rivals, socket } from "./app.js";
+// Watch agents in the same episode, and see what they are about to do.
+import { $, ask, complain, experts, fill, make, refresh, rivals, write } from "./page.js";
 import { Board, drawPicture, readState } from "./draw.js";
+import { socket } from "./socket.js";
 
 const COLORS = ["pidm", "bc", "third"];
+const CHOOSE = "Choose who plays and press Watch.";
 const place = (world) => world.map ?? world.task; // maps of one's own are told apart by what they look like
 
 export function startWatch() {
   const form = $("watch-form"), canvas = $("watch-canvas"), board = new Board(canvas), players = [...form.querySelectorAll("[name=player]")];
-  let line = null, setup = null, now = null, agents = [], tasks = [], wanted = null, dragged = null, traces = [];
+  let line = null, setup = null, now = null, agents = [], tasks = [], wanted = null, newest = null, dragged = null, traces = [], previewed = "";
 
   globalThis.studioWatched = () => now; // for tests and the curious
   const chosen = () => agents.find((agent) => place(agent.world) === form.task.value)?.world ?? { task: form.task.value };
   const choose = () => {
     const able = [...rivals(agents.filter((agent) => place(agent.world) === form.task.value)), ...experts(tasks.find((task) => task.name === chosen().task))];
-    players.forEach((select, index) => fill(select, index ? [["", "nobody else"], ...able] : able));
+    players.forEach((select, index) => fill(select, index ? [["", "nobody"], ...able] : able));
+    preview();
   };
-  form.task.onchange = choose;
+  form.task.onchange = () => { leave(); choose(); };
+
   addEventListener("overview", ({ detail }) => {
-    ({ agents, tasks } = detail);
+    tasks = detail.tasks;
+    agents = detail.agents.filter((agent) => !agent.error);
     const own = new Map(agents.filter((agent) => agent.world.map).reverse().map((agent) => [agent.world.map, `Your map of ${agent.name}`]));
-    fill(form.task, [...tasks.filter((task) => task.name !== "custom").map((task) => [task.name, task.title]), ...own]);
-    const first = agents.find((agent) => agent.name === wanted);
-    if (first) form.task.value = place(first.world);
-    choose();
-    if (!first) return;
-    const other = agents.find((agent) => place(agent.world) === place(first.world) && agent.agent !== first.agent);
-    [first, other].forEach((agent, index) => { players[index].value = agent?.name ?? ""; });
-    wanted = null;
-    form.requestSubmit();
+    const known = tasks.filter((task) => task.name !== "custom").map((task) => [task.name, task.title]);
+    const others = [...new Set(agents.map((agent) => agent.world.task))].filter((task) => task !== "custom" && !tasks.some((each) => each.name === task));
+    fill(form.task, [...known, ...own, ...others.map((task) => [task, task])]);
+    const done = detail.trainings.filter((run) => run.status === "done")[0]?.name;
+    if (done && done !== newest) { newest = done; wanted ??= done; } // what was just trained is watched first
+    select();
+    if (!line) choose();
   });
   addEventListener("watch", ({ detail }) => { wanted = detail.name; refresh(); });
+  addEventListener("shown", ({ detail }) => {
+    if (detail === "watch") return select() || (line ? paint() : (previewed = "", preview()));
+    return now?.playing && line?.say({ do: "pause" });
+  });
+
+  // Puts the wanted agent, and one of another kind that learned the same, into the form, and begins.
+  function select() {
+    const first = agents.find((agent) => agent.name === wanted);
+    if (!first || $("watch").hidden) return false;
+    wanted = null;
+    form.task.value = place(first.world);
+    choose();
+    const other = agents.find((agent) => place(agent.world) === place(first.world) && agent.agent !== first.agent);
+    [first, other].forEach((agent, index) => { players[index].value = agent?.name ?? ""; });
+    players[2].value = "";
+    form.requestSubmit();
+    return true;
+  }
+
+  // The map of the chosen task, so that it is seen before anybody plays.
+  async function preview() {
+    if (line || !form.task.value || $("watch").hidden || previewed === form.task.value) return;
+    const asked = previewed = form.task.value;
+    try {
+      const { map } = await ask("/api/world", chosen());
+      if (line || asked !== form.task.value) return;
+      board.use(map);
+      if (!map) return board.clear();
+      board.begin();
+      board.goals([{ goals: map.goals.map(([x, y]) => ({ x, y, reached: false })) }]);
+    } catch (error) { complain(error.message); }
+  }
+
+  function leave() {
+    line?.close();
+    line = setup = now = null;
+    previewed = "";
+    $("watching").hidden = $("thoughts").hidden = true;
+    $("watch-choice").open = true;
+    say(CHOOSE);
+  }
 
   form.onsubmit = (event) => {
     event.preventDefault();
     complain("");
-    line?.close();
-    setup = now = null;
-    const ask = { world: chosen(), players: players.map((select) => select.value).filter(Boolean) };
+    leave();
+    const request = { world: chosen(), players: players.map((select) => select.value).filter(Boolean) };
     say("Getting ready…");
     line = socket("/watch", {
-      first: () => ({ ...ask, seed: now?.seed }),
-      hear: (told) => (told.titles ? begin(told) : update(told)),
+      first: () => ({ ...request, seed: now?.seed }),
+      receive: (told) => (told.titles ? begin(told) : update(told)),
       picture: (blob) => drawPicture(canvas, blob),
       lost: () => say("The connection is lost. This page goes on by itself as soon as it can."),
-      closed: () => { line = now = null; $("watching").hidden = true; say("Choose who plays and press Watch."); },
+      closed: () => { leave(); preview(); },
     });
   };
 
   function say(text) {
     $("watch-overlay").hidden = !text;
-    $("watch-overlay").firstElementChild.textContent = text;
+    write($("watch-overlay").querySelector("p"), text);
   }
 
   function begin(told) {
@@ -58,13 +101,12 @@ export function startWatch() {
     traces = told.titles.map(() => []);
     say("");
     $("watching").hidden = false; $("thoughts").hidden = !told.map;
+    $("watch-choice").open = false;
     if (told.map) $("reached").max = Math.max(told.map.goals.length - 1, 0);
     $("scores").replaceChildren(...told.titles.map((name, index) => {
-      const row = document.createElement("li");
-      row.innerHTML = "<i></i><b></b><span></span>";
-      row.firstElementChild.style.background = `var(--${COLORS[index]})`;
-      row.querySelector("b").textContent = name;
-      return row;
+      const mark = make("i");
+      mark.style.background = `var(--${COLORS[index]})`;
+      return make("li", {}, mark, make("b", { textContent: name }), make("span"));
     }));
     line.say({ field: $("show-field").checked, speed: speed() });
   }
@@ -74,12 +116,13 @@ export function startWatch() {
       const trace = traces[index];
       if (now && player.steps < now.players[index].steps || player.steps === 0) trace.length = 0;
       if (player.state && (!trace.length || player.steps !== now?.players[index].steps)) trace.push(player.state.slice(0, 2));
-      const score = $("scores").children[index].querySelector("span");
-      score.textContent = `${player.goals} of ${player.of} goals, step ${player.steps}${player.done ? (player.goals === player.of ? " · done" : " · out of time") : ""}`;
+      const score = player.of ? `${player.goals} of ${player.of} goals` : `return ${player.total.toFixed(1)}`;
+      const end = !player.done ? "" : player.of && player.goals < player.of ? " · out of time" : " · done";
+      write($("scores").children[index].querySelector("span"), `${score}, step ${player.steps}${end}`);
     });
     now = told;
-    $("toggle").textContent = told.playing ? "Pause" : "Play";
-    if (document.activeElement !== $("reached")) { $("reached").value = told.players[0].goals; $("reached-shown").textContent = told.players[0].goals; }
+    write($("toggle"), told.playing ? "Pause" : "Play");
+    if (document.activeElement !== $("reached")) { $("reached").value = told.players[0].goals; write($("reached-shown"), told.players[0].goals); }
     paint();
   }
 
@@ -87,7 +130,7 @@ export function startWatch() {
     if (!now || !setup.map) return;
     const on = (name) => $(`show-${name}`).checked;
     board.begin();
-    board.goals(readState(now.players[0].state).goals);
+    board.goals(now.players.map((player, index) => ({ goals: readState(player.state).goals, kind: COLORS[index] })));
     now.players.forEach((player, index) => {
       const kind = COLORS[index], at = readState(player.state);
       board.trace(traces[index], kind, { alpha: .45 });
@@ -97,20 +140,20 @@ export function startWatch() {
     });
     now.players.forEach((player, index) => {
       const kind = COLORS[index], at = readState(player.state);
-      board.agent(dragged && dragged.index === index ? dragged : at, kind, setup.titles[index], index);
+      board.agent(dragged && dragged.index === index ? dragged : at, kind, setup.titles[index]);
       if (on("action") && player.action) board.arrow(at.x, at.y, player.action[0] * 44, player.action[1] * 44, kind, 4);
       if (on("future") && player.future) board.ring(player.future, kind);
     });
   }
 
   const stop = () => line?.say({ do: "pause" });
+  const speed = () => 2 ** Number($("speed").value);
   $("toggle").onclick = () => line?.say({ do: now?.playing ? "pause" : "play" });
   $("step").onclick = () => line?.say({ do: "step" });
   $("restart").onclick = () => line?.say({ do: "restart" });
-  $("next").onclick = () => line?.say({ seed: now.seed + 1 });
-  const speed = () => 2 ** Number($("speed").value);
-  $("speed").oninput = () => { $("speed-shown").textContent = `${speed()}×`; line?.say({ speed: speed() }); };
-  $("reached").oninput = () => { $("reached-shown").textContent = $("reached").value; stop(); line?.say({ do: "place", goals: Number($("reached").value) }); };
+  $("next-episode").onclick = () => now && line?.say({ seed: now.seed + 1, do: "play" });
+  $("speed").oninput = () => { write($("speed-shown"), `${speed()}×`); line?.say({ speed: speed() }); };
+  $("reached").oninput = () => { write($("reached-shown"), $("reached").value); stop(); line?.say({ do: "place", goals: Number($("reached").value) }); };
   $("show-field").onchange = () => { line?.say({ field: $("show-field").checked }); };
   for (const name of ["future", "action", "followed", "nearest"]) $(`show-${name}`).onchange = paint;
 
@@ -138,6 +181,5 @@ export function startWatch() {
     stop();
     line?.say({ do: "place", at: [x + move[0], y + move[1]] });
   };
-  addEventListener("shown", ({ detail }) => { if (detail !== "watch" && now?.playing) stop(); });
-  addEventListener("resize", paint);
+  addEventListener("resize", () => { if (now) paint(); else { previewed = ""; preview(); } });
 }
