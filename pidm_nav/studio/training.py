@@ -128,7 +128,7 @@ class Trainings:
         options: dict[str, Any] = {"agent": agent, "demos": demos, "out": out, "seed": request.seed}
         options |= {"num-demos": request.num_demos, "steps": request.steps}
         options["eval-episodes"] = 20 if task.has_2d_state else 2  # others take long to play
-        if request.play and agent == "pidm":
+        if request.play and agent.endswith("pidm"):
             options["idm-demos"] = "play"
         given = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the process has ended)
