@@ -7,7 +7,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from pidm_nav.agents import Agent, CorrectiveBC, Fit, TrainConfig, load_agent, train
+from pidm_nav.agents import Agent, CorrectiveBC, Fit, TrainConfig, TrainingData, load_agent, train
 from pidm_nav.agents.agent import make_agent
 from pidm_nav.demos.dataset import DemoDataset, Episode
 
@@ -46,14 +46,11 @@ def distances(agent: Agent, beside: float, steps: int = 8) -> np.ndarray:
 
 
 def test_it_returns_to_the_path_where_bc_does_not(demos: DemoDataset) -> None:
-    """From states that a step of the demonstrator leads beside the path; play teaches how to go anywhere."""
-
-    dataset = DemoDataset("Along-v0", demos.episodes)
-    play = DemoDataset("Along-v0", tuple(random_walk(seed) for seed in range(6)))
-    corrective = train("corrective-bc", dataset, idm_data=play, env_spaces=SPACES, distance=3.0, **SETTINGS)
-    bc = train("bc", dataset, env_spaces=SPACES, **SETTINGS)
-    far, back = distances(bc, 1.0)[-1].mean(), distances(corrective, 1.0)[-1].mean()
-    assert far > 0.7 and back < 0.5 * far
+    play = DemoDataset("Along-v0", tuple(random_walk(seed) for seed in range(6)))  # shows what leads up and down
+    corrective = train("corrective-bc", demos, idm_data=play, env_spaces=SPACES, distance=3.0, **SETTINGS)
+    bc = train("bc", demos, env_spaces=SPACES, **SETTINGS)
+    assert distances(bc, 1.0)[-1].mean() > 0.5
+    assert distances(corrective, 1.0)[-1].mean() < 0.2
 
 
 def test_states_beside_are_displaced_along_the_datas_changes_and_lead_to_the_demonstrated_ones(
@@ -76,8 +73,6 @@ def test_states_beside_are_displaced_along_the_datas_changes_and_lead_to_the_dem
 def test_play_teaches_the_inverse_dynamics_and_not_what_to_do(demos: DemoDataset) -> None:
     """The loss of BC counts demonstrated states alone."""
     agent = make_agent(CorrectiveBC, SPACES)
-    from pidm_nav.agents import TrainingData
-
     play = DemoDataset("Along-v0", tuple(random_walk(seed) for seed in range(3)))
     run = Fit(agent, TrainingData(demos, idm=[play]), TrainConfig(1e-3, batch_size=64))
     batch = next(run.batches())
