@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.agents.agent import Agent
 from pidm_nav.agents.checkpoint import DESCRIPTION
-from pidm_nav.agents.train import env_arguments, train
+from pidm_nav.agents.train import train
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.limits import check_number
@@ -54,7 +54,7 @@ def dagger(
     check_number("the number of rounds", rounds, 1, 1000)
     if out is not None and not overwrite and (Path(out) / DESCRIPTION).exists():
         raise ValueError(f"{out} already holds a trained agent: choose another or give overwrite (--force)")
-    task, arguments = find_task(dataset.task), env_arguments(dataset)
+    task, arguments = find_task(dataset.task), dataset.env_kwargs
     if expert is None or isinstance(expert, str):
         expert = make_expert(expert, task.layout(arguments) or task if "layout" in arguments else task)
     check_policy(expert)

@@ -30,7 +30,7 @@ from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.limits import MAX_EPISODES, check_number
 from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.seeds import VALIDATION
-from pidm_nav.tasks import TASKS, find_task
+from pidm_nav.tasks import find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
 STATE_FILE, CHECKPOINTS = "training.safetensors", "checkpoints"
@@ -66,21 +66,10 @@ def choose_preset(
     return preset.changed(**settings)
 
 
-def env_arguments(dataset: DemoDataset) -> dict[str, Any]:
-    """Return the arguments of an environment with the demonstrations' map and observations.
-
-    Arguments that only change the dynamics are left out: the paper's recordings were made without the clip of noisy
-    actions that its experiments have.
-    """
-    arguments = dataset.parts[0].get("env_kwargs", {})
-    task = TASKS.get(dataset.task)
-    return {name: value for name, value in arguments.items() if task is None or name not in task.dynamics}
-
-
 def dataset_spaces(dataset: DemoDataset) -> Spaces:
     """Return the observation and action space of the environment that the demonstrations come from."""
     try:
-        env = find_task(dataset.task).make(**env_arguments(dataset))
+        env = find_task(dataset.task).make(**dataset.env_kwargs)
     except (ValueError, ModuleNotFoundError, gym.error.Error) as error:
         raise ValueError(
             f"the environment of these demonstrations, made by {dataset.source.get('made_by', 'somebody')}, cannot be "
@@ -244,7 +233,7 @@ def _check_settings(
 
 def _scorer(dataset: DemoDataset, episodes: int) -> Score:
     """Return the function that gives an agent's mean score in a few rollouts of the demonstrations' task, by name."""
-    task, arguments = find_task(dataset.task), env_arguments(dataset)
+    task, arguments = find_task(dataset.task), dataset.env_kwargs
 
     def score(agent: Agent) -> dict[str, float]:
         result = evaluate(agent, task, episodes, VALIDATION.start, keep_episodes=False, **arguments)
@@ -291,7 +280,7 @@ def _output_dir(out: Path, overwrite: bool) -> Iterator[None]:
 def _describe(data: TrainingData, preset: Preset) -> dict[str, Any]:
     """Return what a saved agent says about its origin, as plain JSON values."""
     demos = data.demos
-    description = {"task": demos.task, "env_kwargs": env_arguments(demos), "training": asdict(preset.training)}
+    description = {"task": demos.task, "env_kwargs": demos.env_kwargs, "training": asdict(preset.training)}
     for name, sets in {"data": [demos], "predictor_data": data.predictor, "idm_data": data.idm}.items():
         for each in sets:
             description[name] = {**asdict(each.summary()), "made_by": each.source.get("made_by", "unknown")}

@@ -57,7 +57,6 @@ class Task:
     rows: int = 16  # the largest number of episodes that are rolled out at once
     has_2d_state: bool = False  # whether the state vector is that of world2d/state.py
     flags: tuple[int, int] | None = None  # first column and stride of the reached flags in the state vector
-    dynamics: frozenset[str] = frozenset()  # the arguments that change neither the map nor the observations
     metric: Metric = "return"  # how performance is measured, whatever happens in an episode
     experts: tuple[str, ...] = ()  # names of the experts that can play it; the first is the default
     fps: float = 30.0  # steps per second when a person plays
@@ -190,7 +189,6 @@ _2D: dict[str, Any] = {
     "has_2d_state": True,
     "metric": "goal ratio",
     "flags": (4, 3),
-    "dynamics": frozenset({"noise_std", "clip_noise", "deadzone"}),
     "experts": ("astar", "human-like"),
     "sticks": ("x", "y"),
 }

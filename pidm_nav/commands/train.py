@@ -105,7 +105,7 @@ class Train:
         """Train the agent and say where it is."""
         from pidm_nav.agents.config import Preset
         from pidm_nav.agents.dagger import dagger
-        from pidm_nav.agents.train import env_arguments, train
+        from pidm_nav.agents.train import train
 
         settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
         dataset, seed = self.dataset, settings.training.seed
@@ -117,7 +117,7 @@ class Train:
         more: Any = {}
         if self.idm_demos == "random":
             first = play_seed(seed, self.random_play_steps)
-            more["idm_data"] = played = play(dataset.task, self.random_play_steps, first, **env_arguments(dataset))
+            more["idm_data"] = played = play(dataset.task, self.random_play_steps, first, **dataset.env_kwargs)
             say(f"collected {played.num_steps:,} transitions of random play in {counted(len(played), 'episode')}")
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}

@@ -74,13 +74,13 @@ class Recipe:
     def train(self, dataset: DemoDataset, settings: Preset, score: Score, **options: Any) -> Agent:
         """Train the agent on demonstrations, and score it at each checkpoint and at the end."""
         from pidm_nav.agents.dagger import dagger
-        from pidm_nav.agents.train import env_arguments, train
+        from pidm_nav.agents.train import train
 
         kind: Any = self.find()
         more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False, **options}
         if self.play_steps:
             first = play_seed(settings.training.seed, self.play_steps)
-            played = play(dataset.task, self.play_steps, first, **env_arguments(dataset))
+            played = play(dataset.task, self.play_steps, first, **dataset.env_kwargs)
             if "idm_data" in kind.uses:
                 more["idm_data"] = played
             else:

@@ -173,7 +173,7 @@ class Sweep(SweepOptions):
     def evaluation_arguments(self, dataset: DemoDataset) -> dict[str, Any]:
         """Return the arguments of the environment in evaluations: those of the demonstrations unless told otherwise."""
         clipped = {"clip_noise": True} if self.clip_noise else {}
-        return {**dataset.parts[0].get("env_kwargs", {}), **clipped, **self.env_kwargs}
+        return {**dataset.env_kwargs, **clipped, **self.env_kwargs}
 
     def manifest(self) -> Manifest:
         """Return everything that decides the results, as the folder's manifest has it."""
