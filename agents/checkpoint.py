@@ -25,7 +25,7 @@ from pidm_nav.agents.networks import Remembering
 from pidm_nav.agents.registry import AGENTS, find_part, plugin_of
 from pidm_nav.agents.upgrade import upgrade
 from pidm_nav.files import only_writer, write_bytes, write_json
-from pidm_nav.policies import find_agent
+from pidm_nav.packaged import find_agent
 from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"

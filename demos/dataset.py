@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.console import counted
-from pidm_nav.rollouts.episode import Episode, Plottable
+from pidm_nav.rollouts.episode import Episode, Plottable, pictures
 from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
 
@@ -110,7 +110,7 @@ class DemoDataset(Plottable):
         return f"DemoDataset({self.task}, {sizes}, actions {self.action_dim}, made by {made_by})"
 
     def _repr_html_(self) -> str:
-        return str(self.pictures().html(self, self[:SHOWN].plot))
+        return str(pictures().html(self, self[:SHOWN].plot))
 
     def __iter__(self) -> Iterator[Episode]:
         return iter(self.episodes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 
 from pidm_nav.rollouts.comparison import Comparison
-from pidm_nav.rollouts.episode import Episode, Plottable
+from pidm_nav.rollouts.episode import Episode
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.rollouts.rollout import Policy, Rollout, rollout
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
@@ -65,12 +65,4 @@ def _register() -> None:
             )
 
 
-def _pictures() -> Any:
-    """Import what draws, with matplotlib, when something is drawn for the first time."""
-    from pidm_nav import pictures
-
-    return pictures
-
-
 _register()
-Plottable.pictures = staticmethod(_pictures)

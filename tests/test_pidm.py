@@ -372,6 +372,18 @@ def test_predicted_futures_by_time_end_with_the_shorter_demonstration() -> None:
     torch.testing.assert_close(batch.future_states[:, 0], agent.scaled(np.array(ahead)))
 
 
+@pytest.mark.parametrize("predictor", ["time", "follow", "neighbors"])
+def test_more_and_longer_play_than_demonstrations_keeps_its_own_futures(predictor: str, walks: DemoDataset) -> None:
+    demos, play = DemoDataset(walks.task, (walk(50, steps=7), walk(51, steps=9))), walks[:5]
+    agent = make_agent(PIDM, SPACES, PIDMConfig(predictor=predictor, train_on_predicted=True, idm_share=0.5))
+    batch = all_of(Fit(agent, TrainingData(demos, idm=[play]), TrainConfig(1e-3)))
+    other = batch.is_demo == 0
+    futures = agent.scaled(play.transitions().future)
+    assert int(other.sum()) % play.num_steps == 0 and int(other.sum()) > 0
+    for part in batch.future_states[other, 0].split(play.num_steps):
+        torch.testing.assert_close(part, futures)
+
+
 def test_held_out_futures_keep_their_place_on_a_path_that_crosses_itself() -> None:
     angle = np.linspace(0, 2 * np.pi, 41)
     loop = np.stack([4 * np.sin(angle), 4 - 4 * np.cos(angle)], axis=1)

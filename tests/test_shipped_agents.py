@@ -7,7 +7,7 @@ import pytest
 
 from pidm_nav import PAPER_TASKS, __version__, evaluate, load_agent, load_demos
 from pidm_nav.cli import main
-from pidm_nav.policies import packaged_agents, packaged_folder
+from pidm_nav.packaged import packaged_agents, packaged_folder
 
 NAMES = [f"{task}/{agent}" for task in PAPER_TASKS for agent in ("bc", "pidm")]
 

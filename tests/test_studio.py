@@ -11,7 +11,7 @@ import pytest
 
 from pidm_nav import load_demos
 from pidm_nav.demos.replay import check_demos
-from pidm_nav.policies import packaged_agents
+from pidm_nav.packaged import packaged_agents
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
 from studio_server import MAZE, Server, begin, complaint, hear, packaged, play, until, wait_for

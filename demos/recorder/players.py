@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 
 from pidm_nav.console import counted
 from pidm_nav.demos.recorder.controls import Reading
-from pidm_nav.policies import named_expert
 from pidm_nav.rollouts.rollout import Policy, Rollout
-from pidm_nav.tasks import OBSERVED, Task
+from pidm_nav.tasks import Task
 from pidm_nav.world2d.state import POSITION
-
-if TYPE_CHECKING:
-    from pidm_nav.agents.agent import Agent
 
 
 class Player:
@@ -106,23 +102,3 @@ class Rival(Player):
         self.losses += lead < 0
         verdict = "You win" if lead > 0 else f"{self.name} wins" if lead < 0 else "A draw"
         return f"{verdict}! You: {you} in {counted(person.steps, 'step')}. {self.name}: {they} in {self.steps}."
-
-
-def make_rival(
-    agent: Agent | str, task: Task, env_kwargs: dict[str, Any], seed: int, render_mode: str | None = None
-) -> Rival:
-    """Return an expert or a trained agent, in an environment with the person's dynamics and its own observations."""
-    if isinstance(agent, str):
-        expert = named_expert(agent, task, env_kwargs, seed)
-        return Rival(
-            "A*" if agent == "astar" else agent, expert, task.make_vec(1, render_mode=render_mode, **env_kwargs)
-        )
-    from pidm_nav.agents.agent import same_space
-
-    trained_with: dict[str, Any] = agent.description.get("env_kwargs", {})
-    observed = {key: trained_with[key] for key in OBSERVED if key in trained_with}
-    env = task.make_vec(1, render_mode=render_mode, **{**env_kwargs, **observed})
-    if not same_space(agent.observation_space, env.single_observation_space):
-        trained_on = agent.description.get("task")
-        raise ValueError(f"the agent was trained on {trained_on}, not on {task.name}: leave --task out")
-    return Rival(agent.name.upper(), agent, env)

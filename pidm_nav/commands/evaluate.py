@@ -15,7 +15,8 @@ from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.files import writable_folder, write_json, write_rows
 from pidm_nav.limits import check_number
-from pidm_nav.policies import load_named, named_expert, packaged_agents
+from pidm_nav.packaged import packaged_agents
+from pidm_nav.policies import load_named, named_expert
 from pidm_nav.rollouts.comparison import Comparison, check_same_world
 from pidm_nav.rollouts.evaluation import EvalResult, evaluate
 from pidm_nav.rollouts.rollout import Policy, episode_seeds, rollout

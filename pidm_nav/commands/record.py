@@ -12,10 +12,9 @@ from pidm_nav.console import counted, print_table, say
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.controls import KEYBOARD, Controls, read_controls, write_controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.players import make_rival
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_frames
-from pidm_nav.policies import load_named
+from pidm_nav.policies import load_named, make_rival
 from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.video import check_video_name, require_display, write_video

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
@@ -177,8 +178,6 @@ class Sweep(SweepOptions):
 
     def manifest(self) -> Manifest:
         """Return everything that decides the results, as the folder's manifest has it."""
-        import torch
-
         kinds = {name: self.recipe(name).find() for name in self.agents}
         agents = {name: {} if kind is None else asdict(kind.config_class()) for name, kind in kinds.items()}
         training = {}
@@ -197,7 +196,7 @@ class Sweep(SweepOptions):
         content = {
             "format": 1,
             "version": __version__,
-            "torch": str(torch.__version__),
+            "torch": version("torch"),
             "demos_from": self.demos_label,
             "preset": self.preset,
             "evaluation": results.Evaluation(self.episodes, TEST.start, dict(self.env_kwargs)),
@@ -257,11 +256,8 @@ def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
 
 def run_job(job: Job) -> Outcome:
     """Train one agent, evaluate its checkpoints on the episodes that all agents get, and return the scores."""
-    import torch
-
     from pidm_nav.agents.registry import register
 
-    torch.set_num_threads(1)
     if job.env_spec is not None:
         gym.registry.setdefault(job.env_spec.id, job.env_spec)
     for part in job.parts:

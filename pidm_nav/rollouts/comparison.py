@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.console import counted
-from pidm_nav.rollouts.episode import Plottable
+from pidm_nav.rollouts.episode import Plottable, pictures
 from pidm_nav.rollouts.evaluation import EvalResult
 from pidm_nav.statistics import estimate_mean, holm, interval_text
 from pidm_nav.tasks import OBSERVED, Metric, Task
@@ -126,7 +126,7 @@ class Comparison(Plottable):
         lines = [("th", rows[0])] + [("td", row.values()) for row in rows]
         cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line) for tag, line in lines)
         table = f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
-        return str(self.pictures().html(self, self.plot, table))
+        return str(pictures().html(self, self.plot, table))
 
     def frames(self, episode: int = 0, size: int = 400) -> list[NDArray[np.uint8]]:
         """Return the pictures of an episode with all policies side by side; those that are done wait for the others."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,19 +23,22 @@ LARGEST = 1e9  # the largest number in observations and actions; training square
 class Plottable:
     """Something that can be drawn as episodes, such as a result; notebooks show it with a small picture.
 
-    What is drawn does not know how. That is in `pidm_nav.pictures`, which knows all of it and which the package hands
-    in here: whoever only rolls out, trains or evaluates needs no matplotlib.
+    How it is drawn is in `pidm_nav.pictures`, which knows all that can be drawn and needs matplotlib. It is imported
+    when something is drawn for the first time.
     """
-
-    pictures: ClassVar[Any]  # a function that imports the module that draws
 
     def plot(self) -> Figure:
         """Draw where the episodes went on their map or, where there is none to draw on, how their returns grew."""
-        figure: Figure = self.pictures().plot(self)
+        figure: Figure = pictures().plot(self)
         return figure
 
     def _repr_html_(self) -> str:
-        return str(self.pictures().html(self, self.plot))
+        return str(pictures().html(self, self.plot))
+
+
+def pictures() -> Any:
+    """Return the module that draws, which imports this one."""
+    return import_module("pidm_nav.pictures")
 
 
 @dataclass(frozen=True, eq=False)

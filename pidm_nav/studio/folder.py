@@ -17,7 +17,7 @@ import numpy as np
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.files import read_bytes
 from pidm_nav.limits import check_number
-from pidm_nav.policies import packaged_agents, packaged_folder
+from pidm_nav.packaged import packaged_agents, packaged_folder
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
 from pidm_nav.world2d.layout import Layout
 

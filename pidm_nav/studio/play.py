@@ -16,10 +16,10 @@ from pidm_nav.console import printable
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.controls import AXES, COMMANDS, Action, Controls, Reading
 from pidm_nav.demos.recorder.demo_file import DemoFile
-from pidm_nav.demos.recorder.players import Player, make_rival
+from pidm_nav.demos.recorder.players import Player
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.recorder.sticks import Device, further
-from pidm_nav.policies import load_named
+from pidm_nav.policies import load_named, make_rival
 from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.studio.folder import Folder, WorldRequest, picture
 from pidm_nav.world2d.layout import Layout

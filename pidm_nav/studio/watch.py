@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.demos.experts import EXPERTS
-from pidm_nav.demos.recorder.players import Rival, make_rival
+from pidm_nav.demos.recorder.players import Rival
 from pidm_nav.limits import MAX_SEED, check_number
-from pidm_nav.policies import load_named
+from pidm_nav.policies import load_named, make_rival
 from pidm_nav.rollouts.rollout import Policy, Rollout
 from pidm_nav.seeds import TEST
 from pidm_nav.studio.folder import Folder, WorldRequest, picture

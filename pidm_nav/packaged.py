@@ -1,0 +1,38 @@
+"""The pretrained agents that come with the package, found without importing torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pidm_nav.limits import suggestion
+
+
+def packaged_folder() -> Path:
+    """Return the folder of the pretrained agents, without importing torch as their module does."""
+    return Path(str(getattr(find_spec("pidm_nav.agents"), "origin", ""))).parent / "data"
+
+
+def packaged_agents() -> dict[str, dict[str, Any]]:
+    """Return the pretrained agents: by name, such as maze/pidm, how each was trained and what it reaches."""
+    cards: dict[str, dict[str, Any]] = json.loads((packaged_folder() / "card.json").read_text(encoding="utf-8"))
+    return cards
+
+
+def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
+    """Return the folder of an agent that is named by its folder or, if it comes with the package, as TASK/AGENT.
+
+    The error for anything else suggests a name, which may also be one of the `others`.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return path
+    packaged = packaged_agents()
+    if path.as_posix() in packaged:
+        return packaged_folder() / path
+    known = [*others, *packaged]
+    hint = suggestion(str(name), known, f"give a folder that train wrote, or one of {', '.join(known)}")
+    raise FileNotFoundError(f"there is no agent '{name}': {hint}")
