@@ -73,7 +73,7 @@ def test_states_alone_and_play_train_pidm_and_nothing_else(tmp_path: Path, capsy
 def test_an_agent_that_does_not_look_at_the_future_is_told_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    networks = ["--idm", "states", "--encoder-sizes", "32", "32", "--head-sizes", "32", "--steps", "100"]
+    networks = ["--idm", "state", "--encoder-sizes", "32", "32", "--head-sizes", "32", "--steps", "100"]
     main(["train", "--task", "maze", "--num-demos", "1", *networks, "--out", str(tmp_path / "agent")])
     assert "warning: it hardly looks at the future" in capsys.readouterr().out
 
