@@ -84,15 +84,15 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode inside the block, and back into the mode it was in."""
-    training = module.training
-    if training:
-        module.eval()
+    """Put a module and its parts into evaluation mode inside the block, and each back into the mode it was in."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
     try:
         yield
     finally:
-        if training:
-            module.train()
+        for part in training:
+            part.training = True
 
 
 def same_space(own: spaces.Space[Any], given: spaces.Space[Any]) -> bool:
@@ -257,6 +257,10 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         else:
             actions = actions[:, 0].astype(np.int64)
         return (actions[0] if rows.shape == shape else actions), state
+
+    def saved_config(self) -> AgentConfig:
+        """Return the settings that make an agent like this one."""
+        return self.config
 
     def save(self, folder: str | Path) -> Path:
         """Write weights, memory and description into a folder that `load_agent` reads."""

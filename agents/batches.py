@@ -109,7 +109,8 @@ class Trajectories:
         tensor = agent.observations.tensor
         self.states = agent.observations.table(episodes, shift)
         self.last, self.known = tensor(last), tensor(known)
-        self.actions = agent.actions.encode(actions) * self.known[:, None]
+        self.actions = torch.zeros(len(last), agent.actions.size, device=self.known.device)
+        self.actions[self.known] = agent.actions.encode(actions[known])
         self.num_demo_rows = sum(len(episode.observations) for each in sets[:own] for episode in each)
         self.window = 1 if data.idm else window  # windows would not keep the share of other data
         rows = np.flatnonzero(np.arange(len(last)) != last)
@@ -130,10 +131,14 @@ class Trajectories:
 
     def candidates(self, sampling: Sampling, batch_size: int) -> tuple[int, int]:
         """Return how many elements there are to draw from, and how many to draw for a batch."""
-        window = self.window if sampling.horizons else 1  # only pairs share states
+        window = self._window(sampling)
         starts = len(self.rows) if window == 1 else len(self.states)
         kinds = len(sampling.horizons) if sampling.horizons and sampling.one_horizon else 1
         return starts * kinds, max(1, batch_size // max(window, sampling.length))
+
+    def _window(self, sampling: Sampling) -> int:
+        """Return how many steps are drawn together: more than one only for pairs, which share states."""
+        return self.window if sampling.horizons and not sampling.length else 1
 
     def batch(self, chosen: Tensor, sampling: Sampling, rng: np.random.Generator | None = None) -> Batch:
         """Return the batch of these candidates; `rng` draws the random shift of images."""
@@ -156,11 +161,12 @@ class Trajectories:
         """Return the rows (B,) or (B, L) of candidates, their horizons (..., K), and which rows are inside episodes."""
         kinds = len(sampling.horizons) if sampling.horizons and sampling.one_horizon else 1
         rows, which = chosen // kinds, chosen % kinds
-        if self.window == 1 or not sampling.horizons:
+        window = self._window(sampling)
+        if window == 1:
             rows = self.rows[rows]
         else:  # windows run over the end of episodes, so that every step is drawn equally often
-            rows = ((rows[:, None] + torch.arange(self.window, device=rows.device)) % len(self.states)).flatten()
-            which, begins = which.repeat_interleave(self.window), rows != self.last[rows]
+            rows = ((rows[:, None] + torch.arange(window, device=rows.device)) % len(self.states)).flatten()
+            which, begins = which.repeat_interleave(window), rows != self.last[rows]
             rows, which = rows[begins], which[begins]
         inside = torch.ones_like(rows, dtype=torch.bool)
         if sampling.length:

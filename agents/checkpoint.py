@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pidm_nav.agents.agent import Agent, find_device, make_agent, same_space
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
-from pidm_nav.agents.registry import AGENTS, find_part, plugin_of
+from pidm_nav.agents.registry import KINDS, find_part, plugin_of
 from pidm_nav.agents.upgrade import upgrade
 from pidm_nav.files import only_writer, write_bytes, write_json
 from pidm_nav.packaged import find_agent
@@ -103,8 +103,11 @@ DESCRIBED = ("task", "env_kwargs", "data", "training")
 def save_agent(agent: Agent, folder: str | Path) -> Path:
     """Write an agent into a folder, replacing the one that may be there."""
     folder = Path(folder)
-    if AGENTS.get(agent.name) is not type(agent):
-        raise ValueError(f"{type(agent).__name__} is not registered as '{agent.name}': give it a name, and register it")
+    for part in agent.modules():
+        if hasattr(part, "kind") and KINDS[part.kind].get(part.name) is not type(part):
+            raise ValueError(
+                f"{type(part).__name__} is not registered as '{part.name}': give it a name, and register it"
+            )
     memory = {
         prefix + name: torch.tensor(array)
         for prefix, module in _remembering(agent).items()
@@ -122,7 +125,7 @@ def save_agent(agent: Agent, folder: str | Path) -> Path:
             sorted({plugin_of(type(part)) for part in agent.modules() if hasattr(part, "kind")} - {""})
         ),
         "version": __version__,
-        "config": asdict(agent.config),
+        "config": asdict(agent.saved_config()),
         "seed": agent.seed,
         "custom_encoder": agent.custom_encoder,
         "observation_space": describe_space(agent.observation_space),
@@ -220,9 +223,9 @@ def load_agent(
         own_spaces = file.observation_space.space(), file.action_space.space()
         agent = make_agent(kind, own_spaces, options, encoder, file.seed)
     except ValueError as error:
-        needs = f"; it was made with the plugin {file.plugin}" if file.plugin else ""
+        remedy = f"load the plugin {file.plugin} first (load_plugin, or --plugin)" if file.plugin else "train again"
         path = folder / DESCRIPTION
-        raise ValueError(f"the options or the spaces in {path} cannot be used ({error}{needs}): train again") from None
+        raise ValueError(f"the options or the spaces in {path} cannot be used ({error}): {remedy}") from None
     _restore(agent, tensors, folder)
     for own, given in zip(own_spaces, (observation_space, action_space), strict=True):
         if given is not None and not same_space(own, given):

@@ -8,7 +8,7 @@ noise, and CCIL (Ke et al., 2023, arXiv 2310.12972), which makes corrective labe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -45,6 +45,7 @@ class CorrectiveBC(BC):
     uses: ClassVar[frozenset[str]] = frozenset({"idm_data"})
     presets: ClassVar[Mapping[str, Preset]] = {
         **BC.presets,
+        "pixels": replace(BC.presets["pixels"], options=BC.presets["frozen"].options),
         "fast": Preset(AgentConfig(**SMALL), TrainConfig(learning_rate=2e-3, steps=3000)),
     }
     config: CorrectiveConfig

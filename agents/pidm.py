@@ -166,6 +166,10 @@ class PIDM(Agent):
         """Return `future_use`: 0 if the agent ignores the predicted future, about 1 or more if it goes by it."""
         return {"future_use": self.future_use}
 
+    def saved_config(self) -> PIDMConfig:
+        """Return the settings, with the parts that the agent has now."""
+        return replace(self.config, predictor=describe(self.predictor), idm=describe(self.idm))
+
     def rebuild(self) -> None:
         """Tell the restored predictor how far ahead it looks."""
         self.predictor.horizon = self.horizon

@@ -255,11 +255,9 @@ class TimeIndexed(Lookup):
 class Oracle(Predictor):
     """A function as a predictor, for tests and analyses with known futures; it cannot be saved."""
 
-    name: ClassVar[str] = "oracle"
-
     def __init__(self, function: Callable[[Array], Array]) -> None:
         nn.Module.__init__(self)
-        self.function = function
+        self.function, self.name = function, "oracle"  # type: ignore[misc]
 
     def learn(self, dataset: DemoDataset) -> None:
         """Learn nothing."""

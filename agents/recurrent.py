@@ -22,6 +22,7 @@ from pidm_nav.agents.networks import Array, check_rows
 from pidm_nav.agents.pidm import PIDM, PIDMConfig
 from pidm_nav.agents.registry import register
 
+ONE_STEP: dict[str, Any] = {"idm": "recurrent", "horizons": (1,)}
 Length = Annotated[int, Meta(ge=2, le=1000)]
 
 
@@ -119,7 +120,7 @@ class RecurrentPIDM(PIDM):
     name: ClassVar[str] = "recurrent-pidm"
     config_class: ClassVar[type[AgentConfig]] = RecurrentPIDMConfig
     presets: ClassVar[Mapping[str, Preset]] = {
-        name: replace(preset, options=RecurrentPIDMConfig(**{**vars(preset.options), "idm": "recurrent"}))
+        name: replace(preset, options=RecurrentPIDMConfig(**{**vars(preset.options), **ONE_STEP}))
         for name, preset in {**PIDM.presets, "fast": RecurrentBC.presets["fast"]}.items()
     }
     config: RecurrentPIDMConfig

@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+import numpy as np
 
 from pidm_nav.limits import suggestion
 from pidm_nav.plots import AGENT_STYLES, AgentStyle, agent_style
@@ -89,9 +90,9 @@ def describe(part: Any) -> str:
         raise ValueError(f"{part!r} is no predictor or inverse dynamics model: give one, or its name")
     find_part(kind.kind, kind)
     options = [] if isinstance(part, type) else [field for field in fields(part) if field.init]
-    changed = [
-        f"{field.name}={value!r}" for field in options if (value := getattr(part, field.name)) != _default(field)
-    ]
+    values = {field.name: getattr(part, field.name) for field in options}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+    changed = [f"{field.name}={plain[field.name]!r}" for field in options if plain[field.name] != _default(field)]
     return f"{kind.name}({', '.join(changed)})" if changed else str(kind.name)
 
 
@@ -105,7 +106,7 @@ def make_part(kind: str, text: str, plugin: str = "") -> Any:
         given = call.keywords if isinstance(call, ast.Call) else []
         assert not (isinstance(call, ast.Call) and call.args) and all(each.arg for each in given)
         options = {str(each.arg): ast.literal_eval(ast.unparse(each.value)) for each in given}
-    except (AssertionError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"'{text[:80]}' cannot be read: write a name, or name(option=value, ...)") from None
     part = find_part(kind, label.strip(), plugin)
     kinds = get_type_hints(part, include_extras=True)

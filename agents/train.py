@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -148,7 +149,7 @@ def train(
             policy.save(out)
             (Path(out) / STATE_FILE).unlink(missing_ok=True)
         if on_checkpoint:
-            on_checkpoint(config.steps, policy)
+            on_checkpoint(config.steps, copy.deepcopy(policy))
     return policy
 
 

@@ -12,6 +12,7 @@ from pidm_nav.agents.idm import DeltaIDM
 from pidm_nav.agents.images import stack_history
 from pidm_nav.agents.registry import describe
 
+DEFAULTS = {"distance": "l2", "idm": "states", "state_noise": 0.1, "change_noise": 0.3, "state_swap": 0.5}
 RENAMED = {
     "encoder.": "idm.encoder.",
     "head.": "idm.head.",
@@ -28,7 +29,8 @@ def upgrade(agent: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> t
     _rename(tensors, {"action_scale.": "actions.scale.", "memory.actions": "memory.demo_actions"})
     if agent != "pidm":
         return agent, config
-    old = {name: config.pop(name) for name in ("distance", "idm", "state_noise", "change_noise", "state_swap")}
+    config = {"horizons": [1], "act_horizon": None, "predictor": "nearest", "history": [0, 6, 12], **config}
+    old = {name: config.pop(name, default) for name, default in DEFAULTS.items()}
     if old["distance"] != "l2" and config["predictor"] in ("nearest", "follow"):
         config["predictor"] += f"(distance='{old['distance']}')"
     config["idm"] = "state"

@@ -1,8 +1,10 @@
 """Actions: numbers within bounds, or one of n choices; every agent that can learns both."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -113,29 +115,41 @@ def test_agents_learn_to_choose(name: str, walks: DemoDataset, tmp_path: Path) -
     assert action.shape == () and int(action) in CHOICES
 
 
+class Field(gym.Env[Any, Any]):
+    """Ten steps by choice; being further to the right is better."""
+
+    observation_space = OBSERVATION
+
+    def __init__(self, start: int = 0) -> None:
+        self.action_space = spaces.Discrete(4, start=start)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place, self.left = self.np_random.uniform(-5, 5, 2).astype(np.float32), 10
+        return self.place, {}
+
+    def step(self, action: Any) -> Any:
+        self.place, self.left = np.clip(self.place + MOVES[int(action)], -10, 10), self.left - 1
+        return self.place, float(self.place[0]), False, self.left == 0, {}
+
+
 @pytest.mark.parametrize("name", ["bc", "delta-pidm"])
 def test_ppo_goes_on_with_choices(name: str, walks: DemoDataset) -> None:
-    import gymnasium as gym
-
-    class Field(gym.Env[Any, Any]):
-        observation_space, action_space = OBSERVATION, CHOICES
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            super().reset(seed=seed)
-            self.place, self.left = self.np_random.uniform(-5, 5, 2).astype(np.float32), 10
-            return self.place, {}
-
-        def step(self, action: Any) -> Any:
-            self.place, self.left = np.clip(self.place + MOVES[int(action) - 3], -10, 10), self.left - 1
-            return self.place, float(self.place[0]), False, self.left == 0, {}
-
-    agent = train(name, walks, env_spaces=(OBSERVATION, CHOICES), steps=100, **SMALL)
+    from_zero = DemoDataset(walks.task, tuple(replace(episode, actions=episode.actions - 3) for episode in walks))
+    agent = train(name, from_zero, env_spaces=(OBSERVATION, spaces.Discrete(4)), steps=100, **SMALL)
     ppo, seen = to_ppo(agent, Field(), n_steps=32, batch_size=32, n_epochs=1, seed=0), walks[0].observations
     np.testing.assert_array_equal(ppo.predict(seen, deterministic=True)[0], agent.predict(seen)[0])
     before = [parameter.detach().clone() for parameter in agent.parameters()]
     ppo.learn(32)
     assert any(not torch.equal(*pair) for pair in zip(before, agent.parameters(), strict=True))
     np.testing.assert_array_equal(ppo.predict(seen, deterministic=True)[0], agent.predict(seen)[0])
+
+
+def test_ppo_takes_choices_from_zero_on_alone(walks: DemoDataset) -> None:
+    """Stable-Baselines3 does not know where choices start, so PPO would choose other actions than the agent."""
+    agent = train("bc", walks, env_spaces=(OBSERVATION, CHOICES), steps=2, **SMALL)
+    with pytest.raises(ValueError, match="start"):
+        to_ppo(agent, Field(start=3))
 
 
 def test_diffusion_refuses_choices_in_a_sentence(walks: DemoDataset) -> None:
