@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from safetensors.torch import load, save
 
 import pidm_nav  # noqa: F401 (registers the ids)
 from pidm_nav.agents import AGENTS, BC, Agent, Predictor, TrainingData, load_agent, register, train
-from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.networks import Encoder
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
@@ -25,14 +23,6 @@ from pidm_nav.rollouts.evaluation import evaluate
 
 ENV_ID = "PIDMNav-FourRoom-v0"
 TINY: dict[str, Any] = {"steps": 5, "batch_size": 32}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps() -> Iterator[None]:
-    """A predictor that learns takes 20 steps instead of 2,000; no test here asks what it has learned."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learned.__init__, "__defaults__", (20, *Learned.__init__.__defaults__[1:]))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +36,9 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "corrective-bc": ("corrective-bc", {}),
     "recurrent-bc": ("recurrent-bc", {"sequence": 4}),
     "pidm": ("pidm", {}),
-    "pidm-neighbors": ("pidm", {"predictor": "neighbors(k=2, pull=0.5)"}),
+    "pidm-neighbors": ("pidm", {"predictor": "neighbors(pull=0.5, k=2)"}),
     "pidm-time": ("pidm", {"predictor": "time"}),
-    "pidm-learned": ("pidm", {"predictor": "learned", "idm": "delta"}),
+    "pidm-learned": ("pidm", {"predictor": "learned(steps=20)", "idm": "delta"}),
     "delta-pidm": ("delta-pidm", {}),
     "recurrent-pidm": ("recurrent-pidm", {"sequence": 4}),
 }
