@@ -103,8 +103,9 @@ DESCRIBED = ("task", "env_kwargs", "data", "training")
 def save_agent(agent: Agent, folder: str | Path) -> Path:
     """Write an agent into a folder, replacing the one that may be there."""
     folder = Path(folder)
-    for part in agent.modules():
-        if hasattr(part, "kind") and KINDS[part.kind].get(part.name) is not type(part):
+    parts: list[Any] = [part for part in agent.modules() if hasattr(part, "kind")]
+    for part in parts:
+        if KINDS[part.kind].get(part.name) is not type(part):
             raise ValueError(
                 f"{type(part).__name__} is not registered as '{part.name}': give it a name, and register it"
             )
@@ -121,9 +122,7 @@ def save_agent(agent: Agent, folder: str | Path) -> Path:
     description = {
         "format": FORMAT,
         "agent": agent.name,
-        "plugin": ", ".join(
-            sorted({plugin_of(type(part)) for part in agent.modules() if hasattr(part, "kind")} - {""})
-        ),
+        "plugin": ", ".join(sorted({plugin_of(type(part)) for part in parts} - {""})),
         "version": __version__,
         "config": asdict(agent.saved_config()),
         "seed": agent.seed,

@@ -17,8 +17,8 @@ from typing import Any
 
 from pidm_nav import PAPER_TASKS, __version__, evaluate, load_demos, train
 from pidm_nav.files import write_json
-from pidm_nav.rollouts.evaluation import mean_interval
 from pidm_nav.seeds import TEST
+from pidm_nav.statistics import estimate_mean
 
 DATA = Path(__file__).parents[1] / "agents" / "data"
 SEED, EPISODES = 0, 50
@@ -33,14 +33,16 @@ def make(task: str, agent: str) -> dict[str, Any]:
     seconds = time.process_time() - began
     trained.save(DATA / task / agent)
     result = evaluate(trained, task, EPISODES)
+    assert result.goal_ratio is not None and result.success is not None
     scores = {"goal ratio": result.goal_ratio, "success": result.success.astype(float)}
+    estimates = {name: estimate_mean(each) for name, each in scores.items()}
     return {
         "task": task,
         "agent": agent,
         "demos": source,
         "episodes": len(demos),
         "seed": SEED,
-        **{name: [float(each.mean()), *mean_interval(each)] for name, each in scores.items()},
+        **{name: [each.value, each.low, each.high] for name, each in estimates.items()},
         "rollouts": EPISODES,
         "first_seed": TEST.start,
         "seconds": round(seconds, 1),  # of one core
