@@ -78,8 +78,9 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[N
     path = Path(path).absolute()
     place = path.with_name(f".{path.name}.lock")
     place.parent.stat()  # raises an error without a folder, which the lock would make
-    if place.is_symlink() or (place.exists() and not place.is_file()):
-        raise OSError(f"the lock '{place}' is a link or a folder, and not a file that a lock can be: remove it")
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(place.lstat().st_mode):  # one look: another process may remove its lock at any moment
+            raise OSError(f"the lock '{place}' is a link or a folder, and not a file that a lock can be: remove it")
     lock = FileLock(place, LONGEST_WAIT if wait else 0, thread_local=False)  # another thread may release it
     try:
         lock.acquire(poll_interval=0.01)

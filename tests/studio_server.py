@@ -124,6 +124,7 @@ def opened(browser: Any, server: Server, **settings: Any) -> Iterator[Any]:
     """Open the studio's page, and check that no script of it fails."""
     context = browser.new_context(**{"viewport": {"width": 1200, "height": 850}, "bypass_csp": True} | settings)
     page = context.new_page()
+    page.set_default_timeout(120_000)  # a busy machine takes long to train
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(server.link)

@@ -251,6 +251,23 @@ def test_a_half_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not nothing and not half and second.startswith(b"HTTP/1.1 403")
 
 
+def test_a_half_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    from starlette.requests import Request
+
+    from pidm_nav.studio import server as module
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()  # nothing more comes
+        raise AssertionError
+
+    monkeypatch.setattr(module, "BODY_SECONDS", 0.01)
+    request = Request({"type": "http", "method": "POST", "headers": [], "path_params": {}}, receive)
+    answer = asyncio.run(module._answer(None, lambda *_: None, str)(request))  # type: ignore[arg-type]
+    assert answer.status_code == 400 and b"did not come" in answer.body
+
+
 def test_a_canceled_step_is_waited_for() -> None:
     import asyncio
 

@@ -83,6 +83,7 @@ def test_held_keys_give_the_windows_sticks(tmp_path: Path, held: tuple[str, ...]
 
     player = PlayerConnection.open(Begin(WorldRequest("maze")), Folder(tmp_path.resolve()))
     player.stepping = True  # type: ignore[assignment]  # a page is connected
+    pygame.init()
     window = Keyboard(Controls())
     codes = {"right": pygame.K_d, "left": pygame.K_a, "up": pygame.K_w, "down": pygame.K_s, "slow": pygame.K_LSHIFT}
     seen: list[Any] = []

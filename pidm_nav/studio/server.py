@@ -32,7 +32,7 @@ from pidm_nav.version import __version__
 
 MAX_SESSIONS, MAX_WATCHES = 32, 16  # at once
 MAX_MESSAGE = 64_000  # bytes of a message on a socket, or of a small request
-BODY_SECONDS = 60.0  # for each part of a request's body
+BODY_SECONDS, UPLOAD_SECONDS = 10.0, 300.0  # for the body of a small request, and of a file
 STATIC = files("pidm_nav.studio") / "static"
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -145,7 +145,7 @@ def _answer(studio: Studio, handler: Callable[..., Any], kind: Any = None) -> Ha
         status, given = 200, []
         try:
             if kind is not None:
-                content = await _body(request, recordings.MAX_UPLOAD if kind is bytes else MAX_MESSAGE)
+                content = await _body(request, upload=kind is bytes)
                 given = [content if kind is bytes else msgspec.json.decode(content, type=kind)]
             answered = await asyncio.to_thread(handler, studio, *given, **request.path_params)
         except (ValueError, OSError, ImportError) as error:
@@ -157,14 +157,22 @@ def _answer(studio: Studio, handler: Callable[..., Any], kind: Any = None) -> Ha
     return answer
 
 
-async def _body(request: Request, most: int) -> bytes:
+async def _body(request: Request, upload: bool) -> bytes:
     """Read a request's body, up to a number of bytes; who stops sending is not waited for."""
-    content, parts = bytearray(), request.stream()
-    with contextlib.suppress(StopAsyncIteration):
-        while len(content) <= most:
-            content += await asyncio.wait_for(anext(parts), BODY_SECONDS)
-        raise ValueError(f"that is more than {most:,} bytes: send less")
-    return bytes(content)
+    most, seconds = (recordings.MAX_UPLOAD, UPLOAD_SECONDS) if upload else (MAX_MESSAGE, BODY_SECONDS)
+
+    async def read() -> bytes:
+        content = bytearray()
+        async for part in request.stream():
+            content += part
+            if len(content) > most:
+                raise ValueError(f"that is more than {most:,} bytes: send less")
+        return bytes(content)
+
+    try:
+        return await asyncio.wait_for(read(), seconds)
+    except asyncio.TimeoutError:
+        raise ValueError("the rest of the request did not come: send it again") from None
 
 
 def _play(studio: Studio) -> Callable[[WebSocket], Awaitable[None]]:

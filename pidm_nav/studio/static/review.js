@@ -49,8 +49,9 @@ export function startReview() {
     for (const [id, value, least] of [["replay-step", 0, 0], ["trim-first", 0, 0], ["trim-end", steps, 1]]) {
       Object.assign($(id), { min: least, max: steps });
       setStep(id, value);
-      $(id).parentElement.hidden = id !== "replay-step" && !own();
+      $(id).parentElement.hidden = id === "replay-step" ? !listed.map : !own();
     }
+    $("replay-toggle").hidden = !listed.map;
     if (!listed.map) return;
     try {
       states = await ask(`/api/states/${listed.name}/${number}`);
