@@ -90,6 +90,8 @@ def to_ppo(agent: Agent, env: Any, **settings: Any) -> PPO:
             task = agent.description.get("task")
             give = f"make one with find_task('{task}').make()" if task else "give another one"
             raise ValueError(f"the agent was trained for {own}, your environment has {given}: {give}")
+    if isinstance(agent.action_space, spaces.Discrete) and agent.action_space.start != 0:
+        raise ValueError(f"PPO chooses from 0 on, not within {agent.action_space}: wrap the environment")
     with torch.no_grad(), eval_mode(agent):
         agent.outputs(torch.zeros(1, agent.state_size, device=agent.scale.center.device))  # refuses what has no actor
     features = {"features_extractor_class": ScaledStates, "features_extractor_kwargs": {"agent": agent}}

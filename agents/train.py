@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -35,6 +36,7 @@ from pidm_nav.tasks import find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
 STATE_FILE, CHECKPOINTS = "training.safetensors", "checkpoints"
+UNFINISHED = "unfinished"  # folder of a run that will replace the agent above it
 EVALUATIONS = 5  # rollouts in a run whose agent is scored on the way; the last ones are at the end
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 OnCheckpoint = Callable[[int, Agent], None]
@@ -136,18 +138,18 @@ def train(
     data = TrainingData(dataset, *([each] if each else [] for each in (predictor_data, idm_data)))
     for each in (dataset, *data.predictor, *data.idm):
         _check_fits(each, policy)
-    with nullcontext() if out is None else _output_dir(Path(out), overwrite), torch_threads(config.threads):
+    output_dir = nullcontext() if out is None else _output_dir(Path(out), overwrite)
+    with output_dir as folder, torch_threads(config.threads):
         policy.description = {**_describe(data, chosen), "device": place.type}
         if kind.trainable:
             run = Fit(policy, data, config)
-            _run(run, None if out is None else Path(out), progress, on_checkpoint, score, on_log)
+            _run(run, folder, progress, on_checkpoint, score, on_log)
         else:
             policy.prepare(data)
         policy.eval()
         policy.description |= policy.diagnostics()
         if out is not None:
             policy.save(out)
-            (Path(out) / STATE_FILE).unlink(missing_ok=True)
         if on_checkpoint:
             on_checkpoint(config.steps, copy.deepcopy(policy))
     return policy
@@ -256,18 +258,23 @@ def _check_fits(dataset: DemoDataset, agent: Agent) -> None:
 
 
 @contextmanager
-def _output_dir(out: Path, overwrite: bool) -> Iterator[None]:
-    """Keep other writers out of the folder; an agent that is to be replaced stays until the new one is saved."""
+def _output_dir(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield the folder to train in, which is not `out` itself while that holds an agent that is to be replaced."""
     writable_folder(out)
     try:
         with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
-            if (out / DESCRIPTION).exists() and not (out / STATE_FILE).exists():
-                if not overwrite:
-                    raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite=True")
-                for name in (CHECKPOINTS, TENSORBOARD):
-                    shutil.rmtree(out / name, ignore_errors=True)
-                (out / LOSSES).unlink(missing_ok=True)
-            yield
+            replaces = (out / DESCRIPTION).exists()
+            if replaces and not overwrite:
+                raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite it")
+            folder = writable_folder(out / UNFINISHED) if replaces else out
+            yield folder
+            (folder / STATE_FILE).unlink(missing_ok=True)
+            for name in (LOSSES, CHECKPOINTS, TENSORBOARD) if replaces else ():
+                shutil.rmtree(out / name, ignore_errors=True)
+                if (folder / name).exists():
+                    os.replace(folder / name, out / name)
+            if replaces:
+                shutil.rmtree(folder)
     except ValueError:
         with suppress(OSError):
             out.rmdir()  # a refused run leaves no empty folder

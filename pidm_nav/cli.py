@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -185,7 +185,18 @@ def _call(words: str, arguments: list[str]) -> None:
         if not end.code:  # --help
             raise
         raise ValueError(_unboxed(told.getvalue())) from None
-    parsed.run()
+    try:
+        parsed.run()
+    except ValueError as error:  # the library names arguments, and a person gave options
+        raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
+
+
+def _with_options(sentence: str, names: list[str]) -> str:
+    """Return a sentence in which arguments that are options of the command are called by their options."""
+    for name in names:
+        option, place = f"--{name.replace('_', '-')}", rf"(?<![\w-]){name}\b"
+        sentence = re.sub(place if "_" in name else rf"^{name}(?= is )", option, sentence)
+    return sentence
 
 
 def _optional_options() -> ConstructorRegistry:
@@ -208,8 +219,8 @@ def _optional_options() -> ConstructorRegistry:
             return None
         unset = tyro.conf.arg(help_behavior_hint="")
         optional: Any = lambda kind: Annotated[kind, tyro.conf.DisallowNone, unset]  # noqa: E731
-        fields = (replace(each, type=optional(each.type)) if each.default is None else each for each in spec.fields)
-        return replace(spec, fields=tuple(fields))
+        changed = (replace(each, type=optional(each.type)) if each.default is None else each for each in spec.fields)
+        return replace(spec, fields=tuple(changed))
 
     return registry
 
@@ -285,10 +296,9 @@ def _overview(names: list[str]) -> None:
             summary, example = describe(load_command(words))
             say(f"  {words:<18}{summary}")
             say(f"  {'':<18}{example}", style="dim")
-    say(
-        "\n'pidm-nav COMMAND --help' shows the options of a command. Every command takes --plugin FILE, a Python file "
-        "that registers agents or environments of yours, and --debug, which shows the traceback of an error."
-    )
+    say("\n'pidm-nav COMMAND --help' shows the options of a command. Every command also takes")
+    say("--plugin FILE, a Python file that registers agents or environments of yours, and")
+    say("--debug, which shows the traceback of an error.")
 
 
 def _sentence(error: BaseException) -> str:

@@ -183,8 +183,12 @@ def read_agent(folder: str) -> str:
 
 def _digest(agent: Any) -> str:
     digest = hashlib.sha256()
-    for name, tensor in sorted({**agent.state_dict(), **agent.memory()}.items()):
-        digest.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+    arrays = {name: tensor.numpy() for name, tensor in agent.state_dict().items()}
+    for place, module in agent.named_modules():
+        remembered = getattr(module, "remembered_arrays", dict)()
+        arrays |= {f"{place} {name}": array for name, array in remembered.items()}
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.shape}".encode() + array.tobytes())
     low, high = agent.observation_space.low, agent.observation_space.high
     observation = np.clip(np.linspace(low, high, 3, dtype=np.float64), -1000, 1000).astype(low.dtype)
     action, _ = agent.predict(observation, episode_start=np.ones(3, bool))

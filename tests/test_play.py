@@ -248,7 +248,7 @@ def test_one_races_a_trained_agent_on_its_own_task(play, capsys, trained):
 
 
 def test_an_agent_of_another_task_is_refused(play, trained):
-    with pytest.raises(ValueError, match="trained on zigzag, not on maze: leave --task out"):
+    with pytest.raises(ValueError, match="trained on zigzag, not on maze: choose that task"):
         play("--agent", trained, "--task", "maze")
 
 

@@ -57,8 +57,8 @@ def test_states_alone_and_play_train_pidm_and_nothing_else(tmp_path: Path, capsy
     small = ["--demos", states, "--num-demos", "1", "--steps", "60", "--out", str(out)]
     main(["train", *small, "--idm-demos", "random", "--random-play-steps", "150"])
     printed = capsys.readouterr().out
-    assert "collected 150 transitions of play in 3 episodes" in printed
-    assert "another future changes its actions by" in printed and "warning" not in printed
+    assert "collected 150 transitions of random play in 3 episodes" in printed
+    assert "future use: " in printed and "warning" not in printed
     description = load_agent(out).description
     assert description["idm_data"]["made_by"] == "play" and description["idm_data"]["total_steps"] == 150
     for words in (["--agent", "bc"], []):
@@ -75,12 +75,18 @@ def test_an_agent_that_does_not_look_at_the_future_is_told_of(
 ) -> None:
     networks = ["--idm", "state", "--encoder-sizes", "32", "32", "--head-sizes", "32", "--steps", "100"]
     main(["train", "--task", "maze", "--num-demos", "1", *networks, "--out", str(tmp_path / "agent")])
-    assert "warning: it hardly looks at the future" in capsys.readouterr().out
+    assert "warning: this agent barely uses the predicted future" in capsys.readouterr().out
+
+
+class Switches(gym.Env[np.ndarray, np.ndarray]):
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    action_space = gym.spaces.MultiBinary(2)
 
 
 def test_what_cannot_be_played_is_refused() -> None:
-    with pytest.raises(ValueError, match="Discrete actions"):
-        make_expert("play", "CartPole-v1")
+    with pytest.raises(ValueError, match="MultiBinary actions"):
+        gym.register("Switches-v0", Switches)
+        make_expert("play", "Switches-v0")
     with pytest.raises(ValueError, match="below 1"):
         Play("maze", inertia=1.0)
     with pytest.raises(ValueError, match="at least 1"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tyro
 
-from pidm_nav.cli import COMMANDS, describe, load_command
+from pidm_nav.cli import COMMANDS, _optional_options, describe, load_command
 
 if TYPE_CHECKING:
     from sandbox import Sandbox
@@ -113,7 +113,8 @@ def _parse(words: str, arguments: list[str]) -> None:
         pairs = zip(["", *arguments], arguments, strict=False)
         arguments = ["maze/human-like" if before == "--demos" else argument for before, argument in pairs]
         command = command.form(arguments)
-    tyro.cli(command, args=arguments)
+    with _optional_options():
+        tyro.cli(command, args=arguments)
 
 
 @pytest.mark.parametrize(("page", "line"), sorted({*_commands(), *_examples()}))

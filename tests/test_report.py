@@ -233,9 +233,7 @@ def test_the_page_in_a_browser(width: int, scheme: int, made: Path, tmp_path: Pa
 
 def test_any_agents_are_compared_and_folders_may_be_texts(tmp_path: Path) -> None:
     """Agents of other names than PIDM and BC get the same tables; the first in order is the baseline."""
-    variants = {
-        name: Recipe("bc", {"batch_size": 8 + index}) for index, name in enumerate(("ours", "theirs", "third"))
-    }
+    variants = {name: Recipe("bc", {"batch_size": 8 + index}) for index, name in enumerate(("ours", "theirs", "third"))}
     sweep = Sweep(agents=tuple(variants), recipes=variants, tasks=("maze",), num_demos=(1, 5), seeds=3, label="mine")
     manifest = open_folder(tmp_path / "results", sweep.manifest())
     for cell in sweep.cells():

@@ -9,7 +9,7 @@ from pidm_nav import PAPER_TASKS, __version__, evaluate, load_agent, load_demos
 from pidm_nav.cli import main
 from pidm_nav.packaged import packaged_agents, packaged_folder
 
-NAMES = [f"{task}/{agent}" for task in PAPER_TASKS for agent in ("bc", "pidm")]
+NAMES = [f"{task}/{agent}" for task in PAPER_TASKS for agent in ("bc", "pidm", "delta-pidm")]
 
 
 def test_the_card_names_every_agent_and_all_are_small() -> None:
@@ -29,7 +29,7 @@ def test_an_agent_does_what_its_card_says(name: str) -> None:
     learned_from = {**asdict(load_demos(card["demos"]).summary()), "made_by": "human-like"}
     assert agent.description["data"] == pytest.approx(learned_from) and learned_from["episodes"] == card["episodes"]
     result = evaluate(agent, task, card["rollouts"], card["first_seed"])
-    assert result.mean_goal_ratio == pytest.approx(card["goal ratio"][0], abs=0.05)  # other processors round otherwise
+    assert result.mean_goal_ratio == pytest.approx(card["goal ratio"][0], abs=0.05)  # other CPUs round otherwise
 
 
 def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,9 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pyte
 def test_commands_take_them_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["agents"])
     table = capsys.readouterr().out.splitlines()
-    assert len(table) == 9 and "50 of maze/human-like" in table[6] and table[6].startswith("maze/pidm")
+    assert sum("human-like" in line for line in table) == len(NAMES)
+    assert any(line.startswith("maze/delta-pidm") and "50 of maze/human-like" in line for line in table)
+    assert any("predictor" in line and "neighbors(" in line for line in table)
     main(["evaluate", "zigzag/pidm", "zigzag/bc", "astar", "--episodes", "3", "--device", "auto"])
     printed = capsys.readouterr().out
     assert "zigzag, the same 3 episodes for all" in printed and "difference from zigzag/pidm" in printed

@@ -216,13 +216,13 @@ def test_an_agent_is_replaced_only_by_a_whole_one(dataset: DemoDataset, tmp_path
     settings = {**STOPPED, "seed": 1, "checkpoints": (25, 40)}
     with pytest.raises(KeyboardInterrupt):
         train("bc", dataset, out=tmp_path, overwrite=True, on_checkpoint=stop, **settings)
-    after, agent = contents(tmp_path), ("agent.json", "weights-")
-    assert all(after[name] == before[name] for name in before if name.startswith(agent))
-    assert same(weights(load_agent(tmp_path)), old) and "training.safetensors" in after
+    after = contents(tmp_path)
+    assert all(after[name] == before[name] for name in before)
+    assert same(weights(load_agent(tmp_path)), old) and (tmp_path / "unfinished" / "training.safetensors").exists()
     resumed = train("bc", dataset, out=tmp_path, overwrite=True, **settings)
     assert same(weights(resumed), weights(train("bc", dataset, **settings)))
     assert same(weights(load_agent(tmp_path)), weights(resumed))
-    assert not (tmp_path / "training.safetensors").exists()
+    assert not (tmp_path / "unfinished").exists()
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-000025", "step-000040"}
 
 
@@ -236,11 +236,11 @@ def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, box: "Sandb
     (none, nothing), (few, losses), (some, state) = box.run(["originals:fill_disks", *words], tmp_path).result
     assert none == few == some == 2
     assert f"error: cannot write '{out}" in nothing
-    assert f"error: cannot write '{out}/losses.jsonl' (File too large)" in losses
-    assert f"error: cannot write '{out}/training.safetensors' (File too large)" in state
+    assert f"error: cannot write '{out}/unfinished/losses.jsonl' (File too large)" in losses
+    assert f"error: cannot write '{out}/unfinished/training.safetensors' (File too large)" in state
     after = contents(out)
-    assert all(after[name] == before[name] for name in before if name.startswith(("agent.json", "weights-")))
-    lines = (out / "losses.jsonl").read_text().splitlines()
+    assert all(after[name] == before[name] for name in before)
+    lines = (out / "unfinished" / "losses.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
     main(words)
     assert load_agent(out).description["training"]["steps"] == 4 and not (out / "training.safetensors").exists()
@@ -452,7 +452,7 @@ def test_a_step_stays_on_the_device(name: str, dataset: DemoDataset, monkeypatch
 
 def test_a_finished_folder_is_not_overwritten(dataset: DemoDataset, tmp_path: Path) -> None:
     train("retrieval-bc", dataset, out=tmp_path, **TINY)
-    with pytest.raises(ValueError, match="already holds a trained agent: choose another folder, or overwrite=True"):
+    with pytest.raises(ValueError, match="already holds a trained agent: choose another folder, or overwrite it"):
         train("retrieval-bc", dataset, out=tmp_path, **TINY)
     train("bc", dataset, out=tmp_path, overwrite=True, **TINY)
     assert load_agent(tmp_path).name == "bc"

@@ -81,7 +81,7 @@ class Sweep(library.SweepOptions):
     cpus_per_job: float = 1.0
     """Number of CPU cores that a job reserves in Ray."""
     gpus_per_job: float = 0.0
-    """Number of GPUs, or share of one, that a job reserves in Ray; jobs then train with --device cuda."""
+    """Number of GPUs, or share of one, that a job reserves in Ray; also give a GPU as the device."""
     shard: str = "0/1"
     """I/N to run only every N-th job, from the I-th: N machines can share one folder."""
     retry_failed: bool = False

@@ -59,16 +59,14 @@ class Recipe:
 
     def describe(self) -> dict[str, Any]:
         """Return what a training run differs in from a plain one besides its settings, as plain JSON."""
-        functions = {"make": self.make, "adapt": self.adapt}
-        named = {name: made.__qualname__ for name, made in functions.items() if made is not None}
-        own = {"play_steps": self.play_steps, "drop_actions": self.drop_actions, "dagger": self.dagger, **named}
+        own = {"play_steps": self.play_steps, "drop_actions": self.drop_actions, "dagger": self.dagger}
         return {name: value for name, value in own.items() if value}
 
     def sources(self) -> tuple[str, ...]:
-        """Return the files of all code that makes the policy and is not this package's, and of the agent."""
+        """Return the files of the agent or function, and of registered parts that are not this package's."""
         from pidm_nav.agents.registry import foreign_parts
 
-        made = [self.find() or self.make, self.adapt, *foreign_parts()]
+        made = [self.find() or self.make, *foreign_parts()]
         return tuple(dict.fromkeys(file for each in made if each is not None for file in source_files(each)))
 
     def train(self, dataset: DemoDataset, settings: Preset, score: Score, **options: Any) -> Agent:

@@ -25,7 +25,7 @@ from gymnasium.envs.registration import EnvSpec
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Outcome, Runner
-from pidm_nav.experiments.recipes import RECIPES, Recipe, Score
+from pidm_nav.experiments.recipes import RECIPES, Recipe, Score, source_files
 from pidm_nav.experiments.results import Cell, Checkpoint, JobResult, Manifest
 from pidm_nav.experiments.sources import find_demos
 from pidm_nav.files import write_text
@@ -184,7 +184,9 @@ class Sweep(SweepOptions):
         for task, name in itertools.product(self.datasets, self.agents):
             settings, recipe = self.settings(task, name), self.recipe(name)
             own: dict[str, Any] = {"steps": 1} if settings is None else asdict(settings.training)
-            training[f"{task}/{name}"] = own = {**own, **recipe.describe()}
+            functions = {"make": recipe.make, "adapt": recipe.adapt}
+            own |= recipe.describe() | {name: each.__qualname__ for name, each in functions.items() if each is not None}
+            training[f"{task}/{name}"] = own
             if settings is not None and asdict(settings.options) != agents[name]:
                 own["options"] = asdict(settings.options)
         demos = {}
@@ -351,7 +353,9 @@ def run_sweep(
     jobs = [sweep.job(cell, devices[index % len(devices)]) for index, cell in enumerate(cells)]
     with contextlib.closing(runner(run_job, jobs)) as outcomes:
         for job, outcome in outcomes:
-            origin = {"identity": results.identity(manifest, job.cell), "version": __version__, "code": job.code}
+            recipe = sweep.recipe(job.cell.agent)
+            code = job.code if recipe.adapt is None else code_hash((*recipe.sources(), *source_files(recipe.adapt)))
+            origin = {"identity": results.identity(manifest, job.cell), "version": __version__, "code": code}
             content = {**asdict(job.cell), **origin, **outcome}
             result = msgspec.convert(content, JobResult)
             results.write_result(folder, result)
