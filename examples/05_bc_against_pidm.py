@@ -1,7 +1,7 @@
 """Behavior cloning against PIDM: the same few demonstrations, the same evaluation episodes, several seeds.
 
-BC learns the action from the state. PIDM predicts a future state and learns which action leads there. Each trains
-with its own `fast` preset: the same number of steps, but the learning rate that suits it.
+BC learns the action from the state. PIDM, a predictive inverse dynamics model, predicts a future state and learns which
+action leads there. Each trains with its own `fast` preset, but for the same number of steps.
 
 Run it:  python examples/05_bc_against_pidm.py [--fast] [--task maze] [--num-demos 3] [--seeds 3]
 """
