@@ -18,6 +18,7 @@ import pytest
 from pidm_nav import DemoDataset, load_demos, save_demos
 from pidm_nav.demos.recorder.controls import BUTTONS, DEFAULTS, Controls
 from pidm_nav.rollouts.episode import Episode
+from pidm_nav.seeds import TEST
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
 from studio_server import Server, hear, opened, packaged, start, step_until, wait_for
@@ -127,8 +128,7 @@ def test_a_gamepads_sticks_are_recorded_as_they_are(page: Any, folder: Path) -> 
 
 def watch(page: Any, task: str, *players: str) -> None:
     page.click("#tab-watch")
-    if not page.evaluate("document.getElementById('watch-choice').open"):
-        page.click("#watch-choice summary")
+    page.evaluate("document.getElementById('watch-choice').open = true")  # a click could close what opens by itself
     page.select_option("#watch-form [name=task]", task)
     for number, player in enumerate(players):
         page.locator("#watch-form [name=player]").nth(number).select_option(player)
@@ -138,9 +138,9 @@ def watch(page: Any, task: str, *players: str) -> None:
 
 def test_the_next_episode_is_another_one(page: Any) -> None:
     watch(page, "maze", "astar")
-    page.wait_for_function("() => studioWatched()?.seed === 0")
+    page.wait_for_function(f"() => studioWatched()?.seed === {TEST.start}")
     page.click("#next-episode")
-    page.wait_for_function("() => studioWatched().seed === 1 && studioWatched().playing")
+    page.wait_for_function(f"() => studioWatched().seed === {TEST.start + 1} && studioWatched().playing")
 
 
 def test_a_file_is_chosen_by_keyboard(page: Any, folder: Path) -> None:

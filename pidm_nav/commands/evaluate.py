@@ -149,7 +149,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Agents:
-    """List the pretrained agents, and every agent, predictor and inverse dynamics model that can be trained.
+    """List the pretrained agents; then every agent, predictor and inverse dynamics model that can be trained.
 
     Pretrained agents can be named in evaluate, play and analyze. Goal ratio and success (the fraction of episodes in
     which all goals are reached) are means over 50 test episodes with 95% intervals.

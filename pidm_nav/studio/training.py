@@ -129,7 +129,7 @@ class Trainings:
         options |= {"num-demos": request.num_demos, "steps": request.steps}
         options["eval-episodes"] = 20 if task.has_2d_state else 2  # others take long to play
         if request.play and agent.endswith("pidm"):
-            options["idm-demos"] = "play"
+            options["idm-demos"] = "random"
         given = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the process has ended)
         command = [sys.executable, "-m", "pidm_nav.cli", "train", *given]
