@@ -33,7 +33,7 @@ print(f"Minari: {stored.total_episodes} episodes, {stored.total_steps} steps, ma
 again = load_demos("minari:pidmnav/maze/astar-v0")
 for before, after in zip(demos, again, strict=True):
     assert np.array_equal(before.observations, after.observations) and np.array_equal(before.actions, after.actions)
-print(f"read back, equal to the bit: {again.summary()}")
+print(f"read back, bitwise identical: {again.summary()}")
 
 # Replay an episode in the recovered environment, from its seed.
 observation, _ = env.reset(seed=again[0].seed)
