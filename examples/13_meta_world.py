@@ -54,5 +54,5 @@ if __name__ == "__main__":
     parser.add_argument("--fast", action="store_true", help="train for fewer steps and evaluate fewer episodes")
     steps, episodes = (200, 2) if parser.parse_args().fast else (1500, 20)
     task, demos = register("reach-v3"), collect(Expert("reach-v3"), "MetaWorld-reach-v3", episodes=25)
-    for agent in ("bc", "pidm"):
+    for agent in ("bc", "delta-pidm"):
         print(agent, evaluate(train(agent, demos, steps=steps), task, episodes, metric="success rate"))

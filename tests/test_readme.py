@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tyro
 
-from pidm_nav.cli import COMMANDS, _optional_options, describe, load_command
+from pidm_nav.cli import COMMANDS, _optional_options, _plugins, describe, load_command
 
 if TYPE_CHECKING:
     from sandbox import Sandbox
@@ -126,7 +126,8 @@ def test_shell_commands_parse(page: str, line: str) -> None:
     assert name is not None, f"{page}: there is no command in '{line}'"
     arguments = words[len(name.split()) :]
     try:
-        _parse(name, [argument for argument in arguments if argument != "--debug"])
+        with _plugins(arguments):
+            _parse(name, [argument for argument in arguments if argument != "--debug"])
     except SystemExit as ended:
         assert "--help" in arguments, f"{page}: '{line}' does not parse ({ended.code})"
 

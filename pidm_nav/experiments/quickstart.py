@@ -139,11 +139,12 @@ def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
 
 
 def _animate(plan: Plan, out: Path) -> str:
-    """Draw both agents, after the fewest demonstrations, in the typical episode, and say which episode it is."""
+    """Draw both agents, after the middle number of demonstrations, in the typical episode, and say which it is."""
     from pidm_nav.agents import load_agent
 
     sweep, results = plan.sweep("human-like", out), read_results(out / "sweeps" / "human-like")[0]
-    cells = [[Cell(seed, plan.task, plan.num_demos[0], agent) for agent in AGENTS] for seed in range(plan.seeds)]
+    size = plan.num_demos[len(plan.num_demos) // 2]
+    cells = [[Cell(seed, plan.task, size, agent) for agent in AGENTS] for seed in range(plan.seeds)]
     goals = [[results[cell].checkpoints[-1].goals for cell in pair] for pair in cells]
     if any(len(reached) != plan.episodes for pair in goals for reached in pair):
         raise ValueError(f"the results in '{out / 'sweeps'}' were changed: delete that folder")
@@ -158,7 +159,7 @@ def _animate(plan: Plan, out: Path) -> str:
         shown[agent_title(cell.agent)] = played
     frames, num_goals = Comparison(shown).frames(number, PANE), find_task(plan.task).num_goals
     write_video(frames + frames[-1:] * (EVERY * PAUSE), out / GIF, fps=30, every=EVERY)
-    after = counted(plan.num_demos[0], "demonstration")
+    after = counted(size, "demonstration")
     return (
         f"the middle one of {bc.size} episodes by PIDM's lead after {after}: training seed {seed}, episode seed "
         f"{TEST.start + number}, BC {bc[seed, number]} and PIDM {pidm[seed, number]} of {num_goals} goals"

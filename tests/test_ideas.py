@@ -1,0 +1,98 @@
+"""Nine ideas of other people, each a file of at most 40 lines that needs no private name of the package."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IDEAS = sorted((Path(__file__).parents[1] / "examples" / "ideas").glob("*.py"))
+
+
+def run(folder: Path, *words: str) -> str:
+    """Run Python in a fresh process, and return what it printed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("PIDM_NAV_PLUGINS", None)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("idea", IDEAS, ids=lambda path: path.stem)
+def test_an_idea_is_short_and_public(idea: Path) -> None:
+    text = idea.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 40
+    tree = ast.parse(text)
+    names = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert not [name for name in names if name.startswith("_") and not name.startswith("__")]
+
+
+def test_there_are_nine() -> None:
+    assert len(IDEAS) == 9
+
+
+@pytest.mark.parametrize(
+    ("idea", "options"),
+    [
+        ("mixed_futures", ["--agent", "pidm", "--predictor", "mixed(k=2)"]),
+        ("several_futures", ["--agent", "several-futures"]),
+        ("recurrent", ["--agent", "lstm-bc", "--encoder-sizes", "16", "--batch-size", "64"]),
+        ("self_feeding", ["--agent", "delta-pidm", "--predictor", "self-feeding(trust=0.3, steps=20)"]),
+        ("denoising", ["--agent", "delta-pidm", "--predictor", "denoising(steps=20)"]),
+    ],
+)
+def test_the_command_line_knows_an_idea(idea: str, options: list[str], tmp_path: Path) -> None:
+    plugin = next(path for path in IDEAS if path.stem == idea)
+    small = ["--task", "zigzag", "--num-demos", "1", "--steps", "20", "--eval-episodes", "0", "--out", "run"]
+    command = ["-m", "pidm_nav.cli"]
+    assert "saved to run" in run(tmp_path, *command, "train", *options, *small, "--plugin", str(plugin))
+    shown = run(tmp_path, *command, "evaluate", "run", "--episodes", "2", f"--plugin={plugin}")
+    assert "of the goals reached" in shown
+    refused = subprocess.run(
+        [sys.executable, *command, "evaluate", "run"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert refused.returncode == 2 and f"{idea}.py" in refused.stderr and "--plugin" in refused.stderr
+
+
+def test_options_of_a_plugin_are_in_the_help(tmp_path: Path) -> None:
+    plugin = next(path for path in IDEAS if path.stem == "mixed_futures")
+    shown = run(tmp_path, "-m", "pidm_nav.cli", "train", "--help", "--plugin", str(plugin))
+    assert "mixed(pull=1.0, distance=l2, k=3, width=10.0)" in " ".join(shown.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("idea", IDEAS, ids=lambda path: path.stem)
+def test_an_idea_runs_by_itself(idea: Path, tmp_path: Path) -> None:
+    words = ["--steps", "20", "--out", "results"] if idea.stem == "sweep_of_all" else []
+    assert run(tmp_path, str(idea), *words)
+
+
+def test_a_sweep_knows_ideas_in_its_workers(tmp_path: Path) -> None:
+    program = f"""
+from pidm_nav import load_plugin
+from pidm_nav.experiments.engines import run_local
+from pidm_nav.experiments.recipes import Recipe
+from pidm_nav.experiments.sweep import Sweep, run_sweep
+load_plugin({str(IDEAS[0].with_name("several_futures.py"))!r})
+load_plugin({str(IDEAS[0].with_name("mixed_futures.py"))!r})
+
+def still(demos, seed):
+    class Still:
+        def predict(self, observation, state=None, episode_start=None, deterministic=True):
+            return [[0.0, 0.0]] * len(observation), state
+    return Still()
+
+if __name__ == "__main__":
+    agents = {{"several": "several-futures", "mixed": Recipe("pidm", {{"predictor": "mixed(k=2)"}}), "still": still}}
+    small = dict(num_demos=(1,), seeds=1, steps=20, episodes=2, checkpoint_fractions=())
+    done = run_sweep(Sweep(agents=agents, tasks=("zigzag",), **small), "results", run_local)
+    print(sorted((cell.agent, result.score) for cell, result in done.items()))
+"""
+    (tmp_path / "program.py").write_text(program)
+    shown = run(tmp_path, "program.py")
+    assert "'mixed'" in shown and "'several'" in shown and "('still', 0.0)" in shown
