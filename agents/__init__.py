@@ -12,7 +12,8 @@ from pidm_nav.agents.diffusion import Diffusion, DiffusionConfig
 from pidm_nav.agents.fit import Fit
 from pidm_nav.agents.idm import DeltaIDM, InverseDynamics, LinearIDM, StateIDM
 from pidm_nav.agents.learned import Learned
-from pidm_nav.agents.pidm import PIDM, DeltaPIDM, PIDMConfig
+from pidm_nav.agents.parts import PIDMConfig, PredictiveAgent
+from pidm_nav.agents.pidm import PIDM, DeltaPIDM
 from pidm_nav.agents.predictors import Follow, Lookup, Nearest, Neighbors, Predictor, TimeIndexed
 from pidm_nav.agents.pull import Pull
 from pidm_nav.agents.recurrent import RecurrentBC, RecurrentConfig, RecurrentPIDM, RecurrentPIDMConfig
@@ -48,6 +49,7 @@ __all__ = [
     "Nearest",
     "Neighbors",
     "PIDMConfig",
+    "PredictiveAgent",
     "Predictor",
     "Preset",
     "Pull",

@@ -19,7 +19,8 @@ from pidm_nav.agents.batches import Batch, Sampling
 from pidm_nav.agents.config import SMALL, AgentConfig, Preset, Size, TrainConfig
 from pidm_nav.agents.idm import Index, InverseDynamics
 from pidm_nav.agents.networks import Array, check_rows
-from pidm_nav.agents.pidm import PIDM, PIDMConfig
+from pidm_nav.agents.parts import PIDMConfig
+from pidm_nav.agents.pidm import PIDM
 from pidm_nav.agents.registry import register
 
 ONE_STEP: dict[str, Any] = {"idm": "recurrent", "horizons": (1,)}

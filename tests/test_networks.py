@@ -6,9 +6,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from pidm_nav.agents import PIDM, PIDMConfig
 from pidm_nav.agents.bc import BC
 from pidm_nav.agents.networks import Adam, Encoder, Head, Scale, recompute_batchnorm
-from pidm_nav.agents.pidm import PIDM, PIDMConfig
 
 STATE = spaces.Box(-32, 832, (14,), np.float32)
 ACTION = spaces.Box(-1, 1, (2,), np.float32)

@@ -135,7 +135,8 @@ def test_again_gives_the_same_without_training_and_spares_other_files(done, monk
     (folder / "mine.txt").write_text("keep me")
     (folder / "traces.png").write_bytes(b"old")
     shown = re.search(r"training seed (\d)", (folder / "report.md").read_text())
-    kept = folder / "sweeps" / "agents" / quickstart.Cell(int(shown[1]), PLAN.task, PLAN.num_demos[len(PLAN.num_demos) // 2], "bc").name
+    middle = PLAN.num_demos[len(PLAN.num_demos) // 2]
+    kept = folder / "sweeps" / "agents" / quickstart.Cell(int(shown[1]), PLAN.task, middle, "bc").name
     weights = {path.name: path.read_bytes() for path in kept.iterdir()}
     shutil.rmtree(kept)  # is made again, and nothing else
     monkeypatch.setattr(quickstart, "run_local", lambda *_, **__: pytest.fail("trained again"))
