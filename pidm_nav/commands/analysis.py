@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -171,8 +171,8 @@ class Predictor(Analysis):
     Example: pidm-nav analyze predictor --demos maze/human-like --out analysis
     """
 
-    predictor: Literal["nearest", "time", "learned"] = "nearest"
-    """State predictor to test."""
+    predictor: str = "nearest"
+    """State predictor to test, with its options, such as neighbors(k=5); `pidm-nav agents` lists them."""
     sizes: tuple[int, ...] = ()
     """Numbers of training demonstrations; by default those of 1, 2, 5, 10, 20, 30, 40, 45 that leave one held out."""
     subsets: int = 50
