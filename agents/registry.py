@@ -179,7 +179,7 @@ def load_plugins() -> None:
 
 def plugin_of(part: type[Any]) -> str:
     """Return which plugin a class comes from, as a person would name it, or nothing if it comes with this package."""
-    if part.__module__.partition(".")[0] == "pidm_nav":
+    if _is_ours(part):
         return ""
     source = (
         inspect.getsourcefile(part)
@@ -192,7 +192,11 @@ def plugin_of(part: type[Any]) -> str:
 def foreign_parts() -> tuple[type[Any], ...]:
     """Return all registered classes that do not come with this package, which worker processes must get to know."""
     parts = [part for known in KINDS.values() for part in known.values()]
-    return tuple(part for part in parts if part.__module__.partition(".")[0] != "pidm_nav")
+    return tuple(part for part in parts if not _is_ours(part))
+
+
+def _is_ours(part: type[Any]) -> bool:
+    return part.__module__.partition(".")[0] == "pidm_nav"
 
 
 def source_hash(*parts: type[Any]) -> str:

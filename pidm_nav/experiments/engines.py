@@ -28,7 +28,6 @@ Outcomes = Generator[tuple[Work, Outcome], None, None]  # closing it ends the wo
 Runner = Callable[[Callable[[Work], Outcome], Sequence[Work]], Outcomes[Work]]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-PLUGINS_VARIABLE = "PIDM_NAV_PLUGINS"  # names the plugins that every process loads
 RETRIES = 3  # how often a job whose Ray worker died is tried again
 
 
@@ -175,7 +174,9 @@ def _connect(address: str, workers: int | None, cpus_per_job: float, runtime_env
     """Join the cluster, or start one on this machine."""
     import ray
 
-    plugins = {name: value for name in (PLUGINS_VARIABLE,) if (value := os.environ.get(name))}
+    from pidm_nav.agents.registry import PLUGINS_VARIABLE
+
+    plugins = {PLUGINS_VARIABLE: os.environ[PLUGINS_VARIABLE]} if PLUGINS_VARIABLE in os.environ else {}
     variables = {**ONE_THREAD, **plugins, **runtime_env.get("env_vars", {})}
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     quiet["runtime_env"] = {**runtime_env, "env_vars": variables}

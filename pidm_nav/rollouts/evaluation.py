@@ -62,8 +62,6 @@ class EvalResult(Plottable):
         """How performance is measured, which the task says."""
         return self.task.metric
 
-    measure = metric  # the name by which training asks for it
-
     @property
     def scores(self) -> NDArray[np.float64]:
         """The performance in each episode, by `metric`."""
