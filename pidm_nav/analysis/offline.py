@@ -1,0 +1,120 @@
+"""What a policy can be asked without an environment: its error on demonstrations, and whether it steers back.
+
+Both walk along demonstrated episodes and ask the policy for its action in each state, with the memory that the policy
+has built up so far in that episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.rollouts.rollout import Policy
+from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.physics import SPEED
+from pidm_nav.world2d.state import POSITION
+
+Array = NDArray[Any]
+PUSH = 1.5  # length of a push, in RMS steps of the demonstrations
+MIN_CHANGE_RATE = 0.02  # a feature that changes in a smaller fraction of steps, such as a goal's flag, is not pushed
+
+
+class Effect(NamedTuple):
+    """What actions do to the F features of the state that change often, each in units of its RMS change."""
+
+    features: NDArray[np.intp]  # (F,) columns of the state
+    rms: Array  # (F,) RMS change of each
+    matrix: Array  # (A, F) change per unit of action
+    step: float  # RMS length of a step
+
+
+class Moment(NamedTuple):
+    """One step of all E episodes that have not ended."""
+
+    states: Array  # (E, D)
+    taken: Array  # (E, A) the demonstrated actions
+    changes: Array  # (E, D) to the next state
+    actions: Array  # (E, A) the policy's actions
+    ask: Callable[[Array], Array]  # other states (E, D) -> what the policy would do in them instead
+
+
+def action_error(policy: Policy, demos: DemoDataset) -> float:
+    """Return the mean squared difference between the policy's actions and those of the demonstrations."""
+    errors = [np.square(moment.actions - moment.taken) for moment in walk(policy, demos)]
+    return float(np.concatenate(errors).mean())
+
+
+def restoring_coefficient(policy: Policy, demos: DemoDataset, rng: np.random.Generator, push: float = PUSH) -> float:
+    """Return the fraction of a sideways push that the policy's next action undoes: 0 ignores it, 1 returns at once.
+
+    In every demonstrated state, the policy is also asked what it would do if the state were displaced by `push` RMS
+    steps along the change of another step, as far as that lies across the direction in which the demonstration moves.
+    The difference between the two actions, times the effect of an action, is compared with the displacement.
+    """
+    effect = action_effect(demos)
+    states, _, futures, *_ = demos.transitions()
+    changes = (futures - states)[:, effect.features] / effect.rms
+    undone = pushed = 0.0
+    for moment in walk(policy, demos):
+        along = moment.changes[:, effect.features] / effect.rms
+        along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-9)
+        across = changes[rng.integers(len(changes), size=len(along))]
+        across = across - (across * along).sum(axis=1, keepdims=True) * along
+        length = np.linalg.norm(across, axis=1, keepdims=True)
+        across = np.where(length > 1e-6, across, 0.0) * push * effect.step / np.maximum(length, 1e-6)
+        moved = moment.states.copy()
+        moved[:, effect.features] += across * effect.rms
+        undone -= float(((moment.ask(moved) - moment.actions) @ effect.matrix * across).sum())
+        pushed += float(np.square(across).sum())
+    return undone / max(pushed, 1e-12)
+
+
+def action_effect(demos: DemoDataset) -> Effect:
+    """Return the effect of actions: exactly in 2D, and otherwise by regression of changes on actions and states."""
+    states, actions, futures, *_ = demos.transitions()
+    features = np.flatnonzero((futures != states).mean(axis=0) >= MIN_CHANGE_RATE)
+    change = (futures - states)[:, features].astype(np.float64)
+    rms = np.sqrt(np.square(change).mean(axis=0))
+    task = TASKS.get(demos.task)
+    if task is not None and task.has_2d_state and demos.goal_flags:
+        matrix = np.zeros((actions.shape[1], states.shape[1]))
+        matrix[:, POSITION] = SPEED * np.eye(2)
+        matrix = matrix[:, features]
+    else:
+        inputs = np.column_stack([actions, states, np.ones(len(states))])
+        matrix = np.linalg.lstsq(inputs, change, rcond=None)[0][: actions.shape[1]]
+    return Effect(features, rms, matrix / rms, float(np.sqrt(np.square(change / rms).sum(axis=1).mean())))
+
+
+def walk(policy: Policy, demos: DemoDataset) -> Iterator[Moment]:
+    """Yield the steps of all episodes side by side, and what the policy does in their states."""
+    lengths = np.array([len(episode) for episode in demos])
+    memory: Any = None
+    for step in range(lengths.max()):
+        # episodes that have ended stay at their last state, so that the policy's memory keeps its rows
+        states = np.stack([episode.observations[min(step, len(episode))] for episode in demos])
+        before = memory
+        actions, memory = policy.predict(states, before, np.full(len(demos), step == 0))
+        running = np.flatnonzero(step < lengths)
+        taken = np.stack([demos[int(row)].actions[step] for row in running])
+        changes = np.stack([demos[int(row)].observations[step + 1] for row in running]) - states[running]
+        yield Moment(
+            states[running],
+            taken,
+            changes,
+            np.asarray(actions)[running],
+            partial(_ask, policy, states, before, running),
+        )
+
+
+def _ask(policy: Policy, states: Array, memory: Any, rows: Array, moved: Array) -> Array:
+    """Return what the policy would do in the given rows, were their states other ones."""
+    states = states.copy()
+    states[rows] = moved
+    actions: Array = np.asarray(policy.predict(states, memory, np.full(len(states), memory is None))[0])
+    return actions[rows]
