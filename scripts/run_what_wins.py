@@ -1,14 +1,15 @@
 """Run the study of docs/results/plans/what_wins.md: a job trains a cell's agents once and evaluates all their twins.
 
-Run it:  python scripts/run_what_wins.py --data FOLDER --out jobs.jsonl [--part P F C] [--shard 0 2]
+Run it:  python scripts/run_what_wins.py --data FOLDER --out jobs.jsonl [--part P F C] [--jobs 2]
 
 FOLDER holds TASK_human.npz and TASK_astar.npz for the four tasks. A job is one line of the file, so a stopped run is
-resumed by running it again; several shards write to files of their own.
+resumed by running it again.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import json
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import joblib
 import numpy as np
 import torch
 import tyro
@@ -295,16 +297,7 @@ def score(policy: Policy, demos: DemoDataset, held_out: DemoDataset, seed: int) 
     return {name: round(float(value), 5) for name, value in found.items()}
 
 
-def run(cell: Cell, recordings: DemoDataset) -> dict[str, Any]:
-    """Run one job."""
-    began = time.perf_counter()
-    rng = np.random.default_rng([cell.seed, crc32(cell.task.encode()), cell.demos])
-    order = rng.permutation(len(recordings))
-    demos, held_out = recordings[order[: cell.demos]], recordings[order[-HELD_OUT:]]
-    found = {name: score(policy, demos, held_out, cell.seed) for name, policy in make_policies(cell, demos)}
-    return {**cell._asdict(), "seconds": round(time.perf_counter() - began, 1), "agents": found}
-
-
+@functools.cache
 def load(folder: Path, demonstrator: str, task: str) -> DemoDataset:
     """Return the recordings of a demonstrator; the noisy expert's are made here."""
     if demonstrator != "noisy-astar":
@@ -313,23 +306,27 @@ def load(folder: Path, demonstrator: str, task: str) -> DemoDataset:
     return collect(policy, task, 50, DEMOS_SEED, made_by="noisy A*", max_steps=1000, clip_noise=False)
 
 
-def main(
-    data: Path, out: Path, part: tuple[str, ...] = ("P", "F", "C"), shard: tuple[int, int] = (0, 1), most: int = 10_000
-) -> None:
-    """Run the jobs that the file does not hold yet, at most `most` of them."""
+def run(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Run one job."""
     torch.set_num_threads(1)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    began, recordings = time.perf_counter(), load(folder, cell.demonstrator, cell.task)
+    rng = np.random.default_rng([cell.seed, crc32(cell.task.encode()), cell.demos])
+    order = rng.permutation(len(recordings))
+    demos, held_out = recordings[order[: cell.demos]], recordings[order[-HELD_OUT:]]
+    found = {name: score(policy, demos, held_out, cell.seed) for name, policy in make_policies(cell, demos)}
+    return {**cell._asdict(), "seconds": round(time.perf_counter() - began, 1), "agents": found}
+
+
+def main(data: Path, out: Path, part: tuple[str, ...] = ("P", "F", "C"), jobs: int = 1) -> None:
+    """Run the jobs that the file does not hold yet, some at a time."""
     lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     done = {Cell(*(job[name] for name in Cell._fields)) for job in map(json.loads, lines)}
-    wanted = [cell for each in part for cell in cells(each)][shard[0] :: shard[1]]
-    recordings: dict[tuple[str, str], DemoDataset] = {}
-    for cell in [cell for cell in wanted if cell not in done][:most]:
-        key = cell.demonstrator, cell.task
-        recordings[key] = recordings.get(key) or load(data, *key)
-        job = run(cell, recordings[key])
+    wanted = [cell for each in part for cell in cells(each) if cell not in done]
+    workers = joblib.Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)
+    for job in workers(joblib.delayed(run)(cell, data) for cell in wanted):
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(job) + "\n")
-        print(*cell, job["seconds"], flush=True)
+        print(*(job[name] for name in (*Cell._fields, "seconds")), flush=True)
 
 
 if __name__ == "__main__":
