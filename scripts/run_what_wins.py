@@ -9,7 +9,6 @@ resumed by running it again.
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 import json
 import time
@@ -297,7 +296,6 @@ def score(policy: Policy, demos: DemoDataset, held_out: DemoDataset, seed: int) 
     return {name: round(float(value), 5) for name, value in found.items()}
 
 
-@functools.cache
 def load(folder: Path, demonstrator: str, task: str) -> DemoDataset:
     """Return the recordings of a demonstrator; the noisy expert's are made here."""
     if demonstrator != "noisy-astar":
