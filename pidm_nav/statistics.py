@@ -67,12 +67,17 @@ def interval_text(low: float, high: float, form: str = ".3f") -> str:
     return "" if math.isnan(low) else f" ({low:{form}} to {high:{form}})"
 
 
-def equivalence_p(values: ArrayLike, margin: float, units: Sequence[Hashable] | None = None) -> float:
-    """Return p of the two one-sided t-tests (TOST) that the mean of paired differences lies within +-margin."""
+def below_p(values: ArrayLike, limit: float, units: Sequence[Hashable] | None = None) -> float:
+    """Return p of the one-sided t-test that the mean lies below a limit; with a margin, of non-inferiority."""
     means = _unit_means(values, units)
     if not len(means):
         return math.nan
-    return _tail(margin - abs(float(means.mean())), _standard_error(means), len(means))
+    return _tail(limit - float(means.mean()), _standard_error(means), len(means))
+
+
+def equivalence_p(values: ArrayLike, margin: float, units: Sequence[Hashable] | None = None) -> float:
+    """Return p of the two one-sided t-tests (TOST) that the mean of paired differences lies within +-margin."""
+    return max(below_p(values, margin, units), below_p(-np.asarray(values, dtype=np.float64), margin, units))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from pidm_nav.statistics import equivalence_p, estimate_mean, holm, percentile_interval, resample
+from pidm_nav.statistics import below_p, equivalence_p, estimate_mean, holm, percentile_interval, resample
 
 UNITS = (3, 5, 10, 20)
 EXPERIMENTS = 2000
@@ -106,3 +106,11 @@ def test_infinite_ratios_have_an_interval() -> None:
     assert percentile_interval(np.array([2.0] * 1000 + [np.inf] * 1000), 20) == (2.0, np.inf)
     assert percentile_interval(np.array([np.nan, 2.0]), 20) == (2.0, 2.0)
     assert all(map(math.isnan, percentile_interval(np.array([np.nan]), 20)))
+
+
+def test_a_mean_at_the_limit_is_rarely_called_lower():
+    rng = np.random.default_rng(5)
+    at_limit = [below_p(rng.normal(0.05, 0.02, 10), 0.05) < 0.025 for _ in range(EXPERIMENTS)]
+    below = [below_p(rng.normal(0.0, 0.02, 10), 0.05) < 0.025 for _ in range(EXPERIMENTS // 10)]
+    assert abs(np.mean(at_limit) - 0.025) < 0.01 and np.mean(below) > 0.99
+    assert below_p([0.2, 0.21, 0.19], 0.05) > 0.99 and below_p([-0.2, -0.21, -0.19], 0.05) < 0.01
