@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -81,27 +82,24 @@ def scores(agent: str, demos: DemoDataset, seed: int) -> Iterator[tuple[str, str
 def main(seeds: int = 5, out: Path = Path("failed_demos.csv")) -> None:
     """Run what is not in the table yet, and print means over tasks, kinds and seeds."""
     rows: list[dict[str, Any]] = list(csv.DictReader(out.open(encoding="utf-8"))) if out.exists() else []
-    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-        for task in TASKS:
-            for kind in KINDS:
-                demos = demonstrations(task, kind, seed)
-                for agent in POLICIES:
-                    cell: dict[str, Any] = {"task": task, "kind": kind, "seed": str(seed), "agent": agent}
-                    if any(cell.items() <= row.items() for row in rows):
-                        continue
-                    for networks, predictor, score in scores(agent, demos, seed):
-                        rows.append({**cell, "networks": networks, "predictor": predictor, "goal_ratio": score})
-                        say(f"{task} {kind} {seed} {agent} {networks} {predictor}: {score:.2f}")
-                    write_rows(out, rows)
+    for seed, task, kind in product(range(FIRST_SEED, FIRST_SEED + seeds), TASKS, KINDS):
+        demos = demonstrations(task, kind, seed)
+        for agent in POLICIES:
+            cell: dict[str, Any] = {"task": task, "kind": kind, "seed": str(seed), "agent": agent}
+            if any(cell.items() <= row.items() for row in rows):
+                continue
+            for networks, predictor, score in scores(agent, demos, seed):
+                rows.append({**cell, "networks": networks, "predictor": predictor, "goal_ratio": score})
+                say(f"{task} {kind} {seed} {agent} {networks} {predictor}: {score:.2f}")
+            write_rows(out, rows)
     for agent, policies in POLICIES.items():
-        for policy in policies:
+        for networks, predictor in policies:
             means = []
-            for task in TASKS:
-                for kind in KINDS:
-                    wanted = {"task": task, "kind": kind, "agent": agent, "networks": policy[0], "predictor": policy[1]}
-                    found = [float(row["goal_ratio"]) for row in rows if wanted.items() <= row.items()]
-                    means.append(f"{np.mean(found):.2f} +- {np.std(found, ddof=1):.2f}")
-            say(f"{agent:12} {' / '.join(filter(None, policy)):12} " + "   ".join(means))
+            for task, kind in product(TASKS, KINDS):
+                wanted = {"task": task, "kind": kind, "agent": agent, "networks": networks, "predictor": predictor}
+                found = [float(row["goal_ratio"]) for row in rows if wanted.items() <= row.items()]
+                means.append(f"{np.mean(found):.2f} +- {np.std(found, ddof=1):.2f}")
+            say(f"{agent:11} {networks:5} {predictor:5} {'   '.join(means)}")
 
 
 if __name__ == "__main__":
