@@ -114,8 +114,8 @@ def train(
         idm_data: more episodes for PIDM's inverse dynamics model, of any quality or task with equal shapes, such as
             `play(task)`; needed where the demonstrations have no actions.
         failed: what to do with demonstrations that are known to fail: drop them (the default of PIDMs), trim them after
-            the last goal that they reach (the default of other agents), or keep them whole. All are kept where nothing
-            would be left. It does not concern `idm_data`.
+            the last goal that they reach (the default of other agents), or keep them whole. All are kept if none
+            succeeds. It does not concern `idm_data`.
         encoder: an encoder of states or, where observations are images, of images to use instead of the package's.
         env_spaces: observation and action space, where the environment of the dataset's task cannot be made.
         overwrite: replace an agent that `out` holds already.

@@ -21,24 +21,25 @@ DONE = {"drop": "left out", "trim": "used up to the last goal that is reached"}
 
 
 def without_failed(dataset: DemoDataset, how: Failed = "drop", quiet: bool = True) -> DemoDataset:
-    """Return the demonstrations without failed ones or their ends; all of them where nothing would be left."""
+    """Return the demonstrations without failed ones or their ends; all of them as they are if none succeeds."""
     if how not in get_args(Failed):
         raise ValueError(f"failed is '{how}': choose {', '.join(get_args(Failed))}")
-    if how == "keep" or not dataset.num_failed:
+    failed, total = dataset.num_failed, counted(len(dataset), "demonstration")
+    if how == "keep" or not failed:
         return dataset
+    if failed == len(dataset):
+        if not quiet:
+            say(f"warning: none of {total} succeeds, and all are used as they are: record successful ones")
+        return dataset
+    if not quiet:
+        say(f"{failed} of {total} failed: {DONE[how]}; failed='keep' (--failed keep) uses all as they are")
     kept = []
     for episode in dataset:
-        end = _last_goal_step(dataset, episode) if how == "trim" else 0
         if episode.success is not False:
             kept.append(episode)
-        elif end:
+        elif how == "trim" and (end := _last_goal_step(dataset, episode)):
             kept.append(episode.cut(0, end))
-    total = counted(len(dataset), "demonstration")
-    if not quiet and kept:
-        say(f"{dataset.num_failed} of {total} failed: {DONE[how]}; failed='keep' (--failed keep) uses all as they are")
-    elif not quiet:
-        say(f"warning: none of {total} succeeds, and all are used as they are: record successful ones")
-    return replace(dataset, episodes=tuple(kept)) if kept else dataset
+    return replace(dataset, episodes=tuple(kept))
 
 
 def _last_goal_step(dataset: DemoDataset, episode: Episode) -> int:
