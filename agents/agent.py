@@ -48,6 +48,7 @@ from pidm_nav.agents.encoders import output_size
 from pidm_nav.agents.heads import make_actions
 from pidm_nav.agents.images import Observations
 from pidm_nav.agents.networks import Array, Encoder, Head, Remembering
+from pidm_nav.demos.failed import Failed
 from pidm_nav.rollouts.episode import Plottable
 from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import TASKS
@@ -117,6 +118,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
     color: ClassVar[str] = ""  # in figures, such as "#2a78d6"; by default the next free one
     config_class: ClassVar[type[AgentConfig]] = AgentConfig
     trainable: ClassVar[bool] = True  # whether gradient steps do anything
+    failed: ClassVar[Failed] = "trim"  # what `train` does with failed demonstrations unless told otherwise
     uses: ClassVar[frozenset[str]] = frozenset()  # data besides demonstrations: "predictor_data", "idm_data"
     presets: ClassVar[Mapping[str, Preset]] = {
         "fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),

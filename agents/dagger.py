@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from pidm_nav.agents.agent import Agent
 from pidm_nav.agents.checkpoint import DESCRIPTION
+from pidm_nav.agents.registry import find_part
 from pidm_nav.agents.train import train
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
+from pidm_nav.demos.failed import without_failed
 from pidm_nav.limits import check_number
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.rollouts.rollout import Policy, Rollout, Rows, act, check_policy
@@ -58,6 +60,9 @@ def dagger(
     if expert is None or isinstance(expert, str):
         expert = make_expert(expert, task.layout(arguments) or task if "layout" in arguments else task)
     check_policy(expert)
+    how = training.get("failed") or find_part("agent", agent).failed
+    dataset = without_failed(dataset, how, quiet=not training.get("progress", True))
+    training["failed"] = "keep"  # the student's failures are what it learns from
     settings = dict(getattr(expert, "settings", {}))
     name = settings.get("expert", type(expert).__name__)
     source = {"made_by": f"{name}, labeling {agent}", "settings": settings, "env_kwargs": arguments}

@@ -17,6 +17,7 @@ from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.networks import Array
 from pidm_nav.agents.predictors import Predictor
 from pidm_nav.agents.registry import describe, make_part
+from pidm_nav.demos.failed import Failed
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class PredictiveAgent(Agent):
     """Base class of agents made of a predictor and an inverse dynamics model; see `PIDM` for the method."""
 
     config_class: ClassVar[type[AgentConfig]] = PIDMConfig
+    failed: ClassVar[Failed] = "drop"  # a lookup leads the agent to wherever a failed demonstration went
     uses: ClassVar[frozenset[str]] = frozenset({"predictor_data", "idm_data"})
     config: PIDMConfig
 

@@ -28,6 +28,7 @@ from pidm_nav.agents.journal import LOSSES, TENSORBOARD, OnLog, journal
 from pidm_nav.agents.registry import find_part, source_hash
 from pidm_nav.agents.tensors import load_tensors, save_tensors
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.failed import Failed, without_failed
 from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.limits import MAX_EPISODES, check_number
 from pidm_nav.rollouts.evaluation import evaluate
@@ -91,6 +92,7 @@ def train(
     *,
     predictor_data: DemoDataset | None = None,
     idm_data: DemoDataset | None = None,
+    failed: Failed | None = None,
     encoder: nn.Module | None = None,
     env_spaces: Spaces | None = None,
     overwrite: bool = False,
@@ -111,6 +113,9 @@ def train(
         predictor_data: more demonstrations of the task for PIDM's predictor, which does not use their actions.
         idm_data: more episodes for PIDM's inverse dynamics model, of any quality or task with equal shapes, such as
             `play(task)`; needed where the demonstrations have no actions.
+        failed: what to do with demonstrations that are known to fail: drop them (the default of PIDMs), trim them after
+            the last goal that they reach (the default of other agents), or keep them whole. All are kept if none
+            succeeds. It does not concern `idm_data`.
         encoder: an encoder of states or, where observations are images, of images to use instead of the package's.
         env_spaces: observation and action space, where the environment of the dataset's task cannot be made.
         overwrite: replace an agent that `out` holds already.
@@ -130,6 +135,9 @@ def train(
         chosen = preset.changed(**settings)
     else:
         chosen = choose_preset(kind, dataset, preset, encoder, **settings)
+    how, num_failed = kind.failed if failed is None else failed, dataset.num_failed
+    dataset = without_failed(dataset, how, quiet=not progress)
+    predictor_data = predictor_data and without_failed(predictor_data, how)
     _check_settings(kind, chosen, dataset, predictor_data, idm_data)
     check_number("eval_episodes", eval_episodes, 0, MAX_EPISODES)
     config, place = chosen.training, find_device(device)
@@ -141,6 +149,8 @@ def train(
     output_dir = nullcontext() if out is None else _output_dir(Path(out), overwrite)
     with output_dir as folder, torch_threads(config.threads):
         policy.description = {**_describe(data, chosen), "device": place.type}
+        if num_failed:
+            policy.description["failed_demos"] = {"episodes": num_failed, "how": how}
         if kind.trainable:
             run = Fit(policy, data, config)
             _run(run, folder, progress, on_checkpoint, score, on_log)

@@ -213,6 +213,11 @@ class DemoDataset(Plottable):
         episodes = (replace(episode, actions=episode.actions[:, :0]) for episode in self)
         return replace(self, episodes=tuple(episodes))
 
+    @property
+    def num_failed(self) -> int:
+        """The number of episodes that are known not to have succeeded."""
+        return sum(episode.success is False for episode in self)
+
     def summary(self) -> Summary:
         """Return the number of episodes and steps, the extremes and mean of the length, and the success rate."""
         lengths = list(map(len, self.episodes))

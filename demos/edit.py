@@ -110,16 +110,7 @@ def _trimmed(index: int, episode: Episode, trim: str) -> Episode:
         raise ValueError(
             f"trim {trim} leaves nothing of episode {index}, which has {steps} steps: drop it, or keep more"
         )
-    infos = {key: array[first : end + len(array) - steps] for key, array in episode.infos.items()}
-    return Episode(
-        episode.observations[first : end + 1],
-        episode.actions[first:end],
-        episode.rewards[first:end],
-        terminated=episode.terminated and end == steps,
-        truncated=episode.truncated or end < steps,
-        seed=None if first else episode.seed,
-        infos=infos,
-    )
+    return episode.cut(first, end)
 
 
 def _history(part: dict[str, Any]) -> list[Edit]:

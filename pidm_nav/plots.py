@@ -229,7 +229,7 @@ def tidy(ax: Axes) -> None:
 
 
 def set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
-    """Number a logarithmic axis at these ticks alone."""
+    """Number an axis at these ticks alone."""
     axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.set_ticks([], minor=True)
 

@@ -736,6 +736,15 @@ def test_sigterm_ends_the_command_and_keeps_what_was_kept(tmp_path, monkeypatch,
     assert os.listdir(tmp_path) == ["mine.npz"] and len(load_demos(tmp_path / "mine.npz")) == 1
 
 
+def test_the_command_says_how_many_episodes_failed(tmp_path, monkeypatch, capsys, display, saved_at_once):
+    keep = [*frames([], 2), *frames([key("up")], 5), *frames([key("up", False), *press("return")], 2)]
+    clock = Clock(Script(*keep, press("escape"), *frames([], 5)))
+    monkeypatch.setattr(recorder, "Pace", lambda fps: Pace(fps, clock.now, clock.sleep))
+    main(["record", "--task", "maze", "--out", str(tmp_path / "mine.npz")])
+    said = capsys.readouterr().out
+    assert "1 of 1 episode failed" in said and "--keep successes --in-place" in said
+
+
 @pytest.mark.parametrize("task", PAPER_TASKS)
 def test_the_picture_shows_every_phase_differently(tmp_path, task):
     session = new_session(tmp_path / "mine.npz", task)

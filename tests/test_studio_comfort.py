@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import threading
 from collections import Counter
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -312,6 +313,17 @@ def test_another_environment_is_trained_and_watched_by_its_own_measure(page: Any
 
 
 # ---- recordings and runs
+
+
+def test_the_page_says_how_many_demonstrations_failed(page: Any, folder: Path) -> None:
+    whole = load_demos("zigzag/astar")[:3]
+    save_demos(replace(whole, episodes=(whole[0], whole[1].cut(0, 30), whole[2])), folder / "halfway.npz")
+    page.click("#tab-train")
+    page.wait_for_selector("#train-form [name=demos] option[value='halfway.npz']", state="attached")
+    page.select_option("#train-form [name=demos]", "halfway.npz")
+    assert "1 of 3 failed: PIDM leaves them out" in page.inner_text("#failed-demos")
+    page.select_option("#train-form [name=demos]", "maze/astar")
+    assert page.is_hidden("#failed-demos")
 
 
 def test_a_recording_is_looked_into_and_edited(page: Any, folder: Path) -> None:

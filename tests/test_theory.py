@@ -12,6 +12,7 @@ from pidm_nav.theory import report as theory
 from pidm_nav.theory.gaussian import GaussianPredictor, LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
 from pidm_nav.theory.terms import Measured, measured_efficiency, sample_efficiency, samples_needed
+from pidm_nav.theory.tracking import Tracking
 
 CONTROLS = (0.0, 0.3, 1.0, 2.5)
 SIZES = np.unique(np.geomspace(20, 1200, 60).astype(np.int64))
@@ -295,6 +296,60 @@ def test_samples_needed_interpolates_and_refuses_errors_off_the_curve():
             samples_needed(sizes, 1 / sizes, target)
 
 
+# The tracking problem
+
+
+def test_three_agents_with_equal_prediction_errors_drift_apart(rng):
+    problem, samples, steps, runs = Tracking.equal_errors(50), 50, 4, 40_000
+    agents = {"bc": problem.bc_gains(samples, runs, rng), "pidm": 1.0, "no pull": 0.0}
+    measured = {name: problem.measured(agent, steps, rng, runs) for name, agent in agents.items()}
+    error = problem.bc_prediction_error(samples)
+    assert problem.prediction_error(1.0) == pytest.approx(error)
+    assert problem.prediction_error(0.0) == pytest.approx(error)
+    for prediction, _ in measured.values():
+        assert_within(prediction, error)
+    assert_within(measured["bc"][1], problem.bc_closed_loop_error(samples, steps))
+    assert_within(measured["pidm"][1], 1.0)
+    assert_within(measured["no pull"][1], 4.0)  # a random walk
+    assert measured["pidm"][1].value < 0.5 * measured["bc"][1].value
+
+
+@pytest.mark.parametrize("target_std", (0.0, 0.7))
+@pytest.mark.parametrize("pull", (0.0, 0.3, 1.0, 1.7, 2.1))
+def test_pidm_in_closed_loop_is_as_computed_for_every_pull(pull, target_std, rng):
+    problem = Tracking(gain=0.2, demo_std=0.6, action_std=0.8, noise_std=0.5, target_std=target_std)
+    prediction, deviation = problem.measured(pull, 12, rng, 20_000)
+    assert_within(prediction, problem.prediction_error(pull))
+    assert_within(deviation, problem.closed_loop_error(pull, 12))
+
+
+@pytest.mark.parametrize("target_std", (0.0, 0.3, 1.0, 4.0))
+def test_the_best_pull_falls_from_one_as_the_predictor_gets_noisier(target_std):
+    problem = Tracking(noise_std=0.8, target_std=target_std)
+    pulls = np.linspace(0.01, 1.99, 1000)
+    errors = [problem.closed_loop_error(pull, 2000) for pull in pulls]
+    assert problem.best_pull == pytest.approx(pulls[np.argmin(errors)], abs=2e-3)
+    assert problem.closed_loop_error(problem.best_pull, 2000) == pytest.approx(0.64 / problem.best_pull)
+    assert problem.best_pull == 1 if target_std == 0 else problem.best_pull < 1
+    assert problem.closed_loop_error(2.1, 400) > 1e6  # above 2, every correction overshoots by more than it corrects
+
+
+def test_prediction_error_prefers_the_demonstrators_gain_and_not_the_one_that_steers_back():
+    problem = Tracking(gain=0.2)  # demonstrators who correct less than half of a deviation
+    predicts = [problem.prediction_error(pull) for pull in (0.2, 0.0, 1.0)]
+    assert predicts == sorted(predicts)
+    acts = [problem.closed_loop_error(pull, 50) for pull in (1.0, 0.2, 0.0)]
+    assert acts == sorted(acts)
+
+
+def test_demonstrations_that_hardly_vary_do_not_teach_bc_to_steer_back():
+    calm, lively = (Tracking(demo_std=std) for std in (0.05, 1.0))
+    assert calm.bc_prediction_error(50) == lively.bc_prediction_error(50)
+    assert calm.bc_closed_loop_error(50, 3) > 10 * lively.bc_closed_loop_error(50, 3)
+    with pytest.raises(ValueError, match="give over 98"):
+        calm.bc_closed_loop_error(50, 50)
+
+
 # Bad problems, and the report
 
 
@@ -316,7 +371,7 @@ def rows():
 def test_every_check_of_the_report_holds(rows):
     assert [row for row in rows if not row["holds"]] == []
     checks = {"Theorem 1", "Cross entropy", "Corollary 1", "Assumption 1 broken", "Lemma 1", "Theorem 2"}
-    assert {row["check"] for row in rows} == checks
+    assert {row["check"] for row in rows} == checks | {"Prediction error", "Closed-loop error"}
     assert {row["problem"] for row in rows if row["check"] == "Theorem 2"} == {"tabular", "linear-Gaussian"}
 
 

@@ -52,6 +52,11 @@ class DemoFile:
         return sum(map(len, self._on_disk))
 
     @property
+    def num_failed(self) -> int:
+        """The number of episodes that are known not to have succeeded."""
+        return sum(part.num_failed for part in self._parts)
+
+    @property
     def seeds(self) -> set[int | None]:
         """The seeds of the episodes in the file."""
         return {episode.seed for part in self._parts for episode in part}

@@ -215,7 +215,7 @@ class Horizon(HorizonStudy, Analysis):
 
 @dataclass(frozen=True, kw_only=True)
 class Theory(Report):
-    """Check the paper's theorems where every term is known: predicted against measured numbers.
+    """Check the paper's theorems, and errors in closed loop, where every term is known: predicted against measured.
 
     Example: pidm-nav analyze theory --out analysis
     """

@@ -120,6 +120,10 @@ class Record(PlayOptions):
                 path = self.video.with_name(f"{self.video.stem}-{number}{self.video.suffix}")
                 write_video(demo_frames(episode, 0, size=480), path, rules.fps)
                 say(f"episode {number} is drawn in {path}")
+        if failed := file.num_failed:
+            of = f"{failed} of {counted(len(file), 'episode')} failed"
+            say(f"{of}: PIDM leaves failed ones out, and BC learns from them up to their last goal")
+            say(f"pidm-nav demos edit {file.path} --keep successes --in-place removes them")
         if session.kept:
             say(f"next: pidm-nav train --demos {file.path}", style="bold")
 

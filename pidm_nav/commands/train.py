@@ -16,6 +16,7 @@ import tyro
 from pidm_nav.console import counted, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
+from pidm_nav.demos.failed import Failed
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.seeds import play_seed
 from pidm_nav.tasks import PAPER_TASKS, find_task
@@ -40,6 +41,9 @@ class Train:
     """File or folder of demonstrations; by default the task's human-like ones, which come with the package."""
     num_demos: int | None = None
     """Number of demonstrations to train on, drawn with --seed; by default all of them."""
+    failed: Failed | None = None
+    """What to do with demonstrations that are known to fail: drop them, trim them after the last goal that they reach,
+    or keep them whole. Default: drop for PIDM and its variants, trim for other agents."""
     predictor_demos: str | None = None
     """More demonstrations for PIDM's state predictor, which does not use their actions."""
     idm_demos: str | None = None
@@ -114,7 +118,7 @@ class Train:
         if self.num_demos is not None:
             dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
-        more: Any = {}
+        more: Any = {"failed": self.failed}
         if self.idm_demos == "random":
             first = play_seed(seed, self.random_play_steps)
             more["idm_data"] = played = play(dataset.task, self.random_play_steps, first, **dataset.env_kwargs)

@@ -112,6 +112,19 @@ class Episode(Plottable):
             return self.terminated and bool((self.observations[-1, REACHED] == 1).all())
         return self.terminated if "goals_reached" in self.infos else None
 
+    def cut(self, first: int, end: int) -> Episode:
+        """Return steps `first` to `end` - 1; without its end it is truncated, without its beginning it has no seed."""
+        steps = len(self)
+        return Episode(
+            self.observations[first : end + 1],
+            self.actions[first:end],
+            self.rewards[first:end],
+            terminated=self.terminated and end == steps,
+            truncated=self.truncated or end < steps,
+            seed=None if first else self.seed,
+            infos={key: array[first : end + len(array) - steps] for key, array in self.infos.items()},
+        )
+
 
 def _checked(name: str, value: ArrayLike, dtype: type[np.generic] | None) -> Array:
     """Return a read-only copy; anything but finite numbers is a ValueError."""

@@ -39,7 +39,7 @@ class Folder:
     path: Path
 
     def recordings(self) -> list[dict[str, Any]]:
-        """Return name, task and number of episodes of every recording, the newest first, or why it is not read."""
+        """Return name, task and numbers of episodes of every recording, the newest first, or why it is not read."""
         files = {file: file.lstat() for file in self.path.glob("[!.]*.npz")}
         own = sorted(files.items(), key=lambda pair: -pair[1].st_mtime_ns)
         listed = [_list_recording(file, status) for file, status in own]
@@ -147,7 +147,7 @@ def _describe(name: str, source: str | Path, changed: int = 0) -> dict[str, Any]
         dataset = load_demos(source)
     except (ValueError, OSError) as error:
         return {"name": name, "error": str(error)}
-    return {"name": name, "task": dataset.task, "episodes": len(dataset)}
+    return {"name": name, "task": dataset.task, "episodes": len(dataset), "failed": dataset.num_failed}
 
 
 class WorldRequest(msgspec.Struct, frozen=True):

@@ -1,11 +1,13 @@
-"""Do the paper's theorems hold where everything is known? Predicted against measured, on two kinds of problems.
+"""Do the paper's theorems hold where everything is known? Predicted against measured, on three kinds of problems.
 
 A row compares a number that the theory predicts with one measured from samples by estimators that know nothing of
-the prediction. tabular.py and gaussian.py have the problems, which have the same methods.
+the prediction. tabular.py and gaussian.py have the problems of the theorems, which have the same methods; tracking.py
+has the one in which agents act.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,8 @@ import numpy as np
 from pidm_nav.plots import panels, set_ticks, tidy
 from pidm_nav.theory.gaussian import LinearGaussian
 from pidm_nav.theory.tabular import TabularProblem
-from pidm_nav.theory.terms import Floats, Measured, measured_efficiency, sample_efficiency
+from pidm_nav.theory.terms import Floats, Measured, Pair, measured_efficiency, sample_efficiency
+from pidm_nav.theory.tracking import Tracking
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +27,10 @@ MARKERS = {"tabular": "o", "linear-Gaussian": "D"}
 GAP_COLORS = {"Theorem 1": "#0072B2", "Cross entropy": "#009E73", "Corollary 1": "#E69F00"}
 # Theorem 2 is asymptotic: at the few hundred samples used here its ratio is off by a few percent.
 ASYMPTOTIC_SLACK = 0.05
+BC_SAMPLES = 50  # of the tracking problem
+STEPS, FEW_STEPS = 20, 4  # until deviations are measured; after more than a few, the mean of BC's has heavy tails
+PULLS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
+TRACKING = Tracking.equal_errors(BC_SAMPLES)
 
 
 def compare(check: str, problem: str, setting: str, predicted: float, relation: str, measured: Measured) -> Row:
@@ -117,16 +124,38 @@ def efficiency_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
     return rows
 
 
+def tracking_rows(rng: np.random.Generator, datasets: int) -> list[Row]:
+    """Check prediction and closed-loop errors of three agents that predict equally well, and of PIDM by its pull."""
+    runs, noisy, rows = 10 * datasets, replace(TRACKING, target_std=1.0), []
+    cases = [(TRACKING, pull, FEW_STEPS, f"pull {pull:g}, {FEW_STEPS} steps") for pull in (1.0, 0.0)]
+    for problem in (TRACKING, noisy):
+        cases += [(problem, pull, STEPS, f"pull {pull:g}, target noise {problem.target_std:g}") for pull in PULLS]
+    cases.append((noisy, noisy.best_pull, STEPS, f"best pull {noisy.best_pull:.2f}, target noise 1"))
+
+    def add(setting: str, predicted: Pair, measured: tuple[Measured, Measured]) -> None:
+        for check, value, found in zip(("Prediction error", "Closed-loop error"), predicted, measured, strict=True):
+            rows.append(compare(check, "tracking", setting, value, "=", found))
+
+    bc = TRACKING.bc_prediction_error(BC_SAMPLES), TRACKING.bc_closed_loop_error(BC_SAMPLES, FEW_STEPS)
+    gains = TRACKING.bc_gains(BC_SAMPLES, runs, rng)
+    add(f"BC, {FEW_STEPS} steps", bc, TRACKING.measured(gains, FEW_STEPS, rng, runs))
+    for problem, pull, steps, setting in cases:
+        predicted = problem.prediction_error(pull), problem.closed_loop_error(pull, steps)
+        add(setting, predicted, problem.measured(pull, steps, rng, runs))
+    return rows
+
+
 def theory_report(rng: np.random.Generator, fast: bool = False) -> list[Row]:
     """Return all checks as rows (check, problem, setting, predicted, relation, measured, error, holds)."""
     datasets = 1000 if fast else 4000
     rows = gap_rows(rng, datasets) + broken_rows(rng, datasets)
-    return rows + lemma_rows(rng) + efficiency_rows(rng, datasets)
+    return rows + lemma_rows(rng) + efficiency_rows(rng, datasets) + tracking_rows(rng, datasets)
 
 
 def plot_theory(rows: list[Row]) -> Figure:
-    """Plot measured against predicted numbers: gaps on the left, sample efficiency on the right."""
-    figure, (left, right) = panels(2, width=5.0, height=5.4)
+    """Plot measured against predicted numbers: gaps, sample efficiency, and errors of PIDM by its pull."""
+    figure, (left, right, by_pull) = panels(3, width=5.0, height=5.4, columns=3)
+    _draw_pulls(by_pull, rows)
     gaps = [row for row in rows if row["check"] in GAP_COLORS]
     ratios = [row for row in rows if row["check"] == "Theorem 2"]
     for check, color in GAP_COLORS.items():
@@ -142,13 +171,39 @@ def plot_theory(rows: list[Row]) -> Figure:
     _points(right, biased, "linear-Gaussian, biased estimators", "^", "#E69F00")
     values = [row[key] for row in gaps for key in ("predicted", "measured")]
     _square(left, min(0, *values) - 0.05, max(values) + 0.05)
-    left.set_title("Prediction error of BC less that of PIDM", fontsize=11)
+    left.set_title("Prediction error of BC minus that of PIDM", fontsize=11)
     right.set(xscale="log", yscale="log")
     _square(right, 0.9, 1.2 * max(row[key] for row in ratios for key in ("predicted", "measured")))
     right.set_title("Samples BC needs for each of PIDM's (Theorem 2)", fontsize=11)
     for axis in (right.xaxis, right.yaxis):
         set_ticks(axis, [tick for tick in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if tick < right.get_xlim()[1]])
     return figure
+
+
+def _draw_pulls(ax: Axes, rows: list[Row]) -> None:
+    """Draw the closed-loop and the prediction error against the pull: curves are predicted, points are measured."""
+    fine, noisy = np.linspace(0, 2, 201).tolist(), replace(TRACKING, target_std=1.0)
+    curves = [
+        ("Closed-loop error", TRACKING, f"closed loop: deviation after {STEPS} steps", "o", "#0072B2"),
+        ("Closed-loop error", noisy, "the same with a noisy predictor", "D", "#56B4E9"),
+        ("Prediction error", TRACKING, "prediction error on demonstrations", "s", "#009E73"),
+    ]
+    for check, problem, label, marker, color in curves:
+        acting = check == "Closed-loop error"
+        line = [problem.closed_loop_error(x, STEPS) if acting else problem.prediction_error(x) for x in fine]
+        ax.plot(fine, line, color=color, linewidth=1)
+        found = {row["setting"]: row for row in rows if row["check"] == check}
+        part = [found[f"pull {pull:g}, target noise {problem.target_std:g}"] for pull in PULLS]
+        style: Any = {"fmt": marker, "color": color, "label": label, "markeredgecolor": "white", "capsize": 3}
+        errors = [2 * row["error"] for row in part]
+        ax.errorbar(PULLS, [row["measured"] for row in part], yerr=errors, markersize=7, **style)
+    ax.set(yscale="log", ylim=(0.7, 200), xlabel="pull (0: PIDM without pull, 1: PIDM)", ylabel="mean squared error")
+    ax.set_box_aspect(1)
+    set_ticks(ax.xaxis, list(PULLS))
+    set_ticks(ax.yaxis, [1, 2, 5, 10, 20, 50, 100])
+    tidy(ax)
+    ax.legend(frameon=False, fontsize=8, loc="upper center")
+    ax.set_title("The prediction error barely depends on the pull", fontsize=11)
 
 
 def _points(ax: Axes, rows: list[Row], label: str, marker: str, color: str) -> None:

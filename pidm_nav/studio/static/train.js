@@ -11,7 +11,13 @@ export function startTrain() {
   let recordings = [], agents = [], timer = null, picked = "";
 
   const chosen = () => recordings.find((each) => each.name === form.demos.value);
-  const limit = () => { if (chosen()) { form.num_demos.max = chosen().episodes; form.num_demos.value = Math.min(form.num_demos.value, chosen().episodes); } };
+  const limit = () => {
+    const demos = chosen();
+    if (!demos) return;
+    form.num_demos.max = demos.episodes; form.num_demos.value = Math.min(form.num_demos.value, demos.episodes);
+    $("failed-demos").hidden = !demos.failed;
+    write($("failed-demos"), demos.failed ? `${demos.failed} of ${demos.episodes} failed: PIDM leaves them out, and BC learns from them up to the last goal they reach. Drop or trim them under Review.` : "");
+  };
   // Own recordings are used whole.
   const pick = (name) => {
     picked = form.demos.value = name;
