@@ -167,7 +167,7 @@ class Seen(Scripted):
         low, high = (extend(np.repeat(bound[None], 600, axis=0)) for bound in (space.low, space.high))
         wide = spaces.Box(np.minimum(low, 0), high, dtype=np.float32)
         data = replace(demos, episodes=tuple(episodes))
-        self.agent = train("bc", data, env_spaces=(wide, actions), progress=False, seed=seed)
+        self.agent = train("bc", data, env_spaces=(wide, actions), progress=False, seed=seed, failed="keep")
 
     def act(self, observation: Any, state: Any, episode_start: Any) -> Any:
         seen = np.concatenate([state, observation[:, None]], axis=1) if state is not None else observation[:, None]
@@ -238,7 +238,7 @@ def bc_twins(agent: Policy, demos: DemoDataset) -> Iterator[tuple[str, Policy]]:
 
 def make_policies(cell: Cell, demos: DemoDataset) -> Iterator[tuple[str, Policy]]:
     """Train the cell's agents and yield them with their twins."""
-    settings: dict[str, Any] = {"progress": False, "seed": cell.seed}
+    settings: dict[str, Any] = {"progress": False, "seed": cell.seed, "failed": "keep"}
     if cell.part == "P":
         yield from bc_twins(train("bc", demos, "paper-fast", **settings), demos)
         yield from pidm_twins("state", train("pidm", demos, "paper-fast", **settings))
