@@ -159,6 +159,12 @@ class DemoDataset(Plottable):
         shown = task.map is not None or all(has_goal_flags(episode.observations) for episode in self.episodes)
         return task.goal_flags(self.observation_dim) if shown else ()
 
+    @property
+    def num_goals(self) -> int:
+        """The number of goals of an episode; 0 where there are none or they are not known."""
+        task = TASKS.get(self.task)
+        return (task.num_goals if task else 0) or len(self.goal_flags)
+
     @cached_property
     def sha256(self) -> str:
         """A hash of all observations and actions."""

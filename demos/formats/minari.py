@@ -67,16 +67,33 @@ class Written(Origin):
     sha256: str = ""
 
 
-def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> None:
+def to_minari(
+    dataset: DemoDataset,
+    dataset_id: str,
+    force: bool = False,
+    *,
+    author: str | None = None,
+    description: str | None = None,
+) -> None:
     """Store a dataset under an id such as `pidmnav/maze/human-v0`.
 
     It is written elsewhere first and then moved into place: a failure leaves no half dataset, and `force` keeps
-    the old one until the new one is whole.
+    the old one until the new one is whole. Where there are goals, the reference scores are 0 and the number of goals,
+    so that Minari's normalized score is the goal ratio.
+
+    Args:
+        dataset: what to store.
+        dataset_id: the id, which ends in a version.
+        force: replace a dataset of this id.
+        author: who made the dataset; defaults to what its source says.
+        description: defaults to a sentence with the number of demonstrations and the task.
     """
     check_id(dataset_id, force)
     minari, store = _import_minari(), _store()
     written = Written(dataset.task, dict(dataset.source), len(dataset), _checksum(dataset))
     source = json.dumps(msgspec.to_builtins(written))
+    made_by = str(dataset.source.get("made_by", "unknown"))
+    scores = {"ref_min_score": 0.0, "ref_max_score": float(dataset.num_goals)} if dataset.num_goals else {}
     kept = _environment(dataset)
     space = kept["observation_space"]
     room = most_bytes(dataset, source, len(space) if isinstance(space, gym.spaces.Dict) else 1)
@@ -91,12 +108,13 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
                 stored = minari.create_dataset_from_buffers(
                     dataset_id,
                     [_buffer(index, each, space) for index, each in enumerate(dataset)],
-                    algorithm_name=str(dataset.source.get("made_by", "unknown")),
-                    description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
+                    algorithm_name=made_by,
+                    author=author or made_by,
+                    description=description or f"{counted(len(dataset), 'demonstration')} of {dataset.task}",
                     **kept,
                 )
                 # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
-                stored.storage.update_metadata({"pidm_nav": source})
+                stored.storage.update_metadata({"pidm_nav": source, **scores})
             namespace, _, _ = dataset_id.rpartition("/")
             if namespace and namespace not in minari.namespace.list_local_namespaces():
                 minari.namespace.create_namespace(namespace)

@@ -259,7 +259,7 @@ def print_summaries(datasets: dict[str, DemoDataset]) -> None:
                 "Demonstrations": label,
                 "Made by": dataset.source.get("made_by", "unknown"),
                 "Task": task.title if task else dataset.task,
-                "Goals": (task.num_goals if task else 0) or len(dataset.goal_flags),
+                "Goals": dataset.num_goals,
                 "Max steps": task.max_steps if task and task.map else "–",
                 "|s|": dataset.observation_dim,
                 "Episodes": summary.episodes,
