@@ -841,6 +841,17 @@ def test_one_changed_number_in_minari_is_noticed(store, name):
     refused("minari:maze/wander-v0", "maze/wander-v0", "not as they were written")
 
 
+@pytest.mark.parametrize("words", [("wander", "wanter"), ("maze", "maza"), ("legs", "lags"), ("7, ", "9, ")])
+def test_a_changed_letter_in_what_we_keep_with_minari_is_noticed(store, words):
+    to_minari(wander(noise_std=0.7, deadzone=0.0), "store/name-v0")
+    metadata = store / "store" / "name-v0" / "data" / "metadata.json"
+    stored = json.loads(metadata.read_text())
+    assert words[0] in stored["pidm_nav"]
+    stored["pidm_nav"] = stored["pidm_nav"].replace(*words)
+    metadata.write_text(json.dumps(stored))
+    refused("minari:store/name-v0", "not as they were written")
+
+
 def test_episodes_added_with_minari_are_read(store):
     import minari
 

@@ -8,6 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from unittest.mock import patch
@@ -61,10 +62,10 @@ class Metadata(msgspec.Struct):
 
 
 class Written(Origin):
-    """What we keep in Minari's metadata, with a checksum of the episodes, which Minari has none of."""
+    """What we keep in Minari's metadata, with a checksum of the data, which Minari has none of."""
 
     episodes: int = 0  # that the checksum is of: others may have been added with Minari
-    sha256: str = ""
+    checksum: str = ""  # SHA-256 of task, source and episodes
 
 
 def to_minari(
@@ -90,7 +91,8 @@ def to_minari(
     """
     check_id(dataset_id, force)
     minari, store = _import_minari(), _store()
-    written = Written(dataset.task, dict(dataset.source), len(dataset), _checksum(dataset))
+    written = Written(dataset.task, dict(dataset.source), len(dataset))
+    written.checksum = _checksum(written, dataset)
     source = json.dumps(msgspec.to_builtins(written))
     made_by = str(dataset.source.get("made_by", "unknown"))
     scores = {"ref_min_score": 0.0, "ref_max_score": float(dataset.num_goals)} if dataset.num_goals else {}
@@ -145,8 +147,8 @@ def from_minari(dataset_id: str) -> DemoDataset:
         if not (folder / "main_data.hdf5").is_file():
             raise ValueError("it has no file main_data.hdf5")
         episodes = tuple(_read_episodes(folder / "main_data.hdf5", metadata))
-        if isinstance(origin, Written) and origin.sha256 not in ("", _checksum(episodes[: origin.episodes])):
-            raise ValueError("its episodes are not as they were written: take a copy that is whole")
+        if isinstance(origin, Written) and origin.checksum not in ("", _checksum(origin, episodes)):
+            raise ValueError("its episodes, task or source are not as they were written: take a copy that is whole")
         return DemoDataset(origin.task, episodes, origin.source)
     except ValueError as error:
         raise ValueError(f"Minari's '{dataset_id}' cannot be used: {error}") from None
@@ -165,9 +167,9 @@ def check_id(dataset_id: str, force: bool = True) -> None:
         raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
 
 
-def _checksum(episodes: Iterable[Episode]) -> str:
-    digest = hashlib.sha256()
-    for episode in episodes:
+def _checksum(written: Written, episodes: Iterable[Episode]) -> str:
+    digest = hashlib.sha256(json.dumps([written.task, written.source], sort_keys=True).encode())
+    for episode in islice(episodes, written.episodes):
         ends = [episode.terminated, episode.truncated, episode.seed, sorted(episode.infos)]
         digest.update(json.dumps(ends, default=int).encode())
         infos = (episode.infos[name] for name in sorted(episode.infos))
