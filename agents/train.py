@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import spaces
 from torch import nn
 
@@ -264,6 +266,17 @@ def _check_fits(dataset: DemoDataset, agent: Agent) -> None:
             raise ValueError(
                 f"demonstrations of {dataset.task} have {name} of shape {shape}, the agent's have {wanted}: "
                 "they cannot train it"
+            )
+    space = agent.action_space
+    if isinstance(space, spaces.Box) and dataset.action_dim:
+        made = np.concatenate([episode.actions for episode in dataset])
+        outside = (made < space.low) | (made > space.high)
+        if outside.any():
+            largest = max(made[outside].tolist(), key=abs)
+            warnings.warn(
+                f"{outside.any(axis=1).sum():,} of {len(made):,} actions of {dataset.task} are outside their bounds, "
+                f"the largest with {largest:g}: they are clipped, so rescale them if they are in another unit",
+                stacklevel=3,
             )
 
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, overload
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pidm_nav.console import counted
 from pidm_nav.rollouts.episode import Episode, Plottable, pictures
@@ -159,6 +159,12 @@ class DemoDataset(Plottable):
         shown = task.map is not None or all(has_goal_flags(episode.observations) for episode in self.episodes)
         return task.goal_flags(self.observation_dim) if shown else ()
 
+    @property
+    def num_goals(self) -> int:
+        """The number of goals of an episode; 0 where there are none or they are not known."""
+        task = TASKS.get(self.task)
+        return (task.num_goals if task else 0) or len(self.goal_flags)
+
     @cached_property
     def sha256(self) -> str:
         """A hash of all observations and actions."""
@@ -192,6 +198,20 @@ class DemoDataset(Plottable):
             raise ValueError(f"cannot split {len(self)} episodes at {first}: both parts need at least one")
         order = rng.permutation(len(self))
         return self[np.sort(order[:size])], self[np.sort(order[size:])]
+
+    @staticmethod
+    def from_arrays(task: str, source: Mapping[str, Any] | None = None, **arrays: ArrayLike) -> DemoDataset:
+        """Return the dataset of D4RL's flat arrays: all episodes one after the other, with flags where they end.
+
+        Args:
+            task: a task's name or the id of any environment.
+            source: who made them, with which arguments of the environment.
+            arrays: `observations`, `actions`, `terminals` or `timeouts`, and perhaps `rewards` and `next_observations`,
+                one row per step. Without `next_observations`, the last action of an episode is left out.
+        """
+        from pidm_nav.demos.formats.flat import from_flat
+
+        return from_flat(arrays, task, source=source)
 
     @staticmethod
     def concatenate(datasets: Iterable[DemoDataset]) -> DemoDataset:

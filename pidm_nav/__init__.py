@@ -18,6 +18,7 @@ from pidm_nav.rollouts.rollout import Policy, Rollout, rollout
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
 from pidm_nav.version import __version__
 from pidm_nav.world2d.env import NavEnv
+from pidm_nav.world2d.goals import GoalObservation
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.vector import NavVectorEnv
 
@@ -31,6 +32,7 @@ __all__ = [
     "Comparison",
     "Episode",
     "EvalResult",
+    "GoalObservation",
     "Layout",
     "NavEnv",
     "NavVectorEnv",

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
@@ -185,6 +186,7 @@ def _call(words: str, arguments: list[str]) -> None:
         if not end.code:  # --help
             raise
         raise ValueError(_unboxed(told.getvalue())) from None
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         parsed.run()
     except ValueError as error:  # the library names arguments, and a person gave options

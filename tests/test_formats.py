@@ -534,7 +534,7 @@ def test_files_have_the_layout_that_robomimic_documents(tmp_path):
         assert list(file) == ["data"] and list(file["data"]) == ["demo_0", "demo_1", "demo_2"]
         assert file["data"].attrs["total"] == data.num_steps == 18
         env_args = json.loads(file["data"].attrs["env_args"])
-        assert env_args == {"env_name": "PIDMNav-Maze-v0", "env_type": 2, "env_kwargs": {"noise_std": 0.3}}
+        assert env_args == {"env_name": "PIDMNav-Maze-v0", "type": 2, "env_kwargs": {"noise_std": 0.3}}
         demo, episode = file["data/demo_1"], data[1]
         assert demo.attrs["num_samples"] == 6 and demo.attrs["seed"] == 8
         assert set(demo) == {"actions", "rewards", "dones", "states", "obs", "next_obs", "infos"}
@@ -542,6 +542,14 @@ def test_files_have_the_layout_that_robomimic_documents(tmp_path):
         assert np.array_equal(demo["next_obs/flat"], episode.observations[1:])
         assert np.array_equal(demo["states"], episode.observations[:-1])
         assert np.array_equal(demo["actions"], episode.actions) and demo["dones"][()].tolist() == [0] * 6
+
+
+def test_files_of_ours_with_the_old_name_of_the_type_are_read(tmp_path):
+    def rename(file):
+        old = {"env_name": "PIDMNav-Maze-v0", "env_type": 2, "env_kwargs": {}}
+        file["data"].attrs["env_args"] = json.dumps(old)
+
+    assert_same(load_demos(hdf5(tmp_path / "old.hdf5", rename)), wander())
 
 
 def foreign_hdf5(path: Path, *without: str, **obs: np.ndarray) -> Path:
@@ -689,6 +697,22 @@ def test_minari_both_ways(task, store):
     assert list(minari.list_local_datasets()) == [f"pidmnav/{task}/wander-v0"]
 
 
+@pytest.mark.parametrize(("given", "author"), [({}, "wander"), ({"author": "Ada", "description": "Walks."}, "Ada")])
+def test_minaris_metadata_say_who_what_and_how_good(store, given, author):
+    import minari
+
+    to_minari(wander(), "maze/wander-v0", **given)
+    stored = minari.load_dataset("maze/wander-v0")
+    metadata = stored.storage.metadata
+    assert metadata["author"] == {author} and metadata["algorithm_name"] == "wander"
+    assert metadata["description"] == given.get("description", "3 demonstrations of maze")
+    assert (metadata["ref_min_score"], metadata["ref_max_score"]) == (0.0, 10.0)
+    assert minari.get_normalized_score(stored, np.array([0, 5, 10])).tolist() == [0, 0.5, 1]
+    episode = Episode(np.zeros((2, 1)), np.zeros((1, 1)), np.zeros(1), True, False)
+    to_minari(DemoDataset("Elsewhere-v0", (episode,)), "other-v0")
+    assert "ref_max_score" not in minari.load_dataset("other-v0").storage.metadata
+
+
 def test_custom_maps_and_other_environments_go_to_minari(store):
     layout = "########\n#......#\n#..A.1.#\n########\n"
     data = wander("custom", layout=layout, room_size=[800, 300])
@@ -817,6 +841,17 @@ def test_one_changed_number_in_minari_is_noticed(store, name):
     refused("minari:maze/wander-v0", "maze/wander-v0", "not as they were written")
 
 
+@pytest.mark.parametrize("words", [("wander", "wanter"), ("maze", "maza"), ("legs", "lags"), ("7, ", "9, ")])
+def test_a_changed_letter_in_what_we_keep_with_minari_is_noticed(store, words):
+    to_minari(wander(noise_std=0.7, deadzone=0.0), "store/name-v0")
+    metadata = store / "store" / "name-v0" / "data" / "metadata.json"
+    stored = json.loads(metadata.read_text())
+    assert words[0] in stored["pidm_nav"]
+    stored["pidm_nav"] = stored["pidm_nav"].replace(*words)
+    metadata.write_text(json.dumps(stored))
+    refused("minari:store/name-v0", "not as they were written")
+
+
 def test_episodes_added_with_minari_are_read(store):
     import minari
 
@@ -829,16 +864,14 @@ def test_episodes_added_with_minari_are_read(store):
 
 
 @pytest.mark.parametrize("file", ["metadata.json", "main_data.hdf5"])
-@pytest.mark.parametrize(
-    "plant", [os.mkfifo if hasattr(os, "mkfifo") else None, lambda path: path.symlink_to("/dev/zero")]
-)
+@pytest.mark.parametrize("plant", ["pipe", "device"])
 def test_pipes_and_devices_in_minaris_store_are_refused(store, file, plant):
-    if plant is None:
-        pytest.skip("there are no pipes on Windows")
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("there are no pipes and devices on Windows")
     to_minari(wander(), "maze/wander-v0")
     path = store / "maze" / "wander-v0" / "data" / file
     path.unlink()
-    os.mkfifo(path) if plant == "mkfifo" else path.symlink_to("/dev/zero")
+    os.mkfifo(path) if plant == "pipe" else path.symlink_to("/dev/zero")
     refused("minari:maze/wander-v0", "maze/wander-v0")
 
 

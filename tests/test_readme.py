@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^(?:<!-- skip: (?P<skip>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+FENCE = re.compile(
+    r"^(?:<!-- (?:skip: (?P<skip>.+?)|needs: (?P<needs>\w+)) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
+    re.M | re.S,
+)
 SHELL = ("bash", "sh", "shell", "console", "")
 
 
@@ -51,7 +55,7 @@ def _program(path: Path) -> str:
     """Return the page's Python blocks as one program, each on its lines of the page, so that errors point there."""
     lines = [""] * len(path.read_text(encoding="utf-8").splitlines())
     for block in _blocks(path):
-        if block["language"] == "python" and block["skip"] is None:
+        if block["language"] == "python" and block["skip"] is None and block["needs"] is None:
             first = block.string.count("\n", 0, block.start("code"))
             code = block["code"].splitlines()
             lines[first : first + len(code)] = code
@@ -85,6 +89,21 @@ def test_python_blocks_run_in_a_fresh_process(path: Path, tmp_path: Path) -> Non
     ended = subprocess.run(
         [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )
+    assert ended.returncode == 0, ended.stderr
+
+
+NEEDS = [(block["needs"], block["code"]) for path in PAGES for block in _blocks(path) if block["needs"]]
+
+
+@pytest.mark.parametrize(("library", "code"), NEEDS, ids=[library for library, _ in NEEDS])
+def test_blocks_for_other_libraries_run_where_they_are_installed(library: str, code: str, tmp_path: Path) -> None:
+    """Each is a program of its own."""
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    (tmp_path / "block.py").write_text(code, encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINARI_DATASETS_PATH": str(tmp_path / "minari")}
+    command = [sys.executable, "block.py"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from unittest.mock import patch
@@ -61,22 +62,40 @@ class Metadata(msgspec.Struct):
 
 
 class Written(Origin):
-    """What we keep in Minari's metadata, with a checksum of the episodes, which Minari has none of."""
+    """What we keep in Minari's metadata, with a checksum of the data, which Minari has none of."""
 
     episodes: int = 0  # that the checksum is of: others may have been added with Minari
-    sha256: str = ""
+    checksum: str = ""  # SHA-256 of task, source and episodes
 
 
-def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> None:
+def to_minari(
+    dataset: DemoDataset,
+    dataset_id: str,
+    force: bool = False,
+    *,
+    author: str | None = None,
+    description: str | None = None,
+) -> None:
     """Store a dataset under an id such as `pidmnav/maze/human-v0`.
 
     It is written elsewhere first and then moved into place: a failure leaves no half dataset, and `force` keeps
-    the old one until the new one is whole.
+    the old one until the new one is whole. Where there are goals, the reference scores are 0 and the number of goals,
+    so that Minari's normalized score is the goal ratio.
+
+    Args:
+        dataset: what to store.
+        dataset_id: the id, which ends in a version.
+        force: replace a dataset of this id.
+        author: who made the dataset; defaults to what its source says.
+        description: defaults to a sentence with the number of demonstrations and the task.
     """
     check_id(dataset_id, force)
     minari, store = _import_minari(), _store()
-    written = Written(dataset.task, dict(dataset.source), len(dataset), _checksum(dataset))
+    written = Written(dataset.task, dict(dataset.source), len(dataset))
+    written.checksum = _checksum(written, dataset)
     source = json.dumps(msgspec.to_builtins(written))
+    made_by = str(dataset.source.get("made_by", "unknown"))
+    scores = {"ref_min_score": 0.0, "ref_max_score": float(dataset.num_goals)} if dataset.num_goals else {}
     kept = _environment(dataset)
     space = kept["observation_space"]
     room = most_bytes(dataset, source, len(space) if isinstance(space, gym.spaces.Dict) else 1)
@@ -91,12 +110,13 @@ def to_minari(dataset: DemoDataset, dataset_id: str, force: bool = False) -> Non
                 stored = minari.create_dataset_from_buffers(
                     dataset_id,
                     [_buffer(index, each, space) for index, each in enumerate(dataset)],
-                    algorithm_name=str(dataset.source.get("made_by", "unknown")),
-                    description=f"{counted(len(dataset), 'demonstration')} of {dataset.task}, written by pidm-nav",
+                    algorithm_name=made_by,
+                    author=author or made_by,
+                    description=description or f"{counted(len(dataset), 'demonstration')} of {dataset.task}",
                     **kept,
                 )
                 # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
-                stored.storage.update_metadata({"pidm_nav": source})
+                stored.storage.update_metadata({"pidm_nav": source, **scores})
             namespace, _, _ = dataset_id.rpartition("/")
             if namespace and namespace not in minari.namespace.list_local_namespaces():
                 minari.namespace.create_namespace(namespace)
@@ -127,8 +147,8 @@ def from_minari(dataset_id: str) -> DemoDataset:
         if not (folder / "main_data.hdf5").is_file():
             raise ValueError("it has no file main_data.hdf5")
         episodes = tuple(_read_episodes(folder / "main_data.hdf5", metadata))
-        if isinstance(origin, Written) and origin.sha256 not in ("", _checksum(episodes[: origin.episodes])):
-            raise ValueError("its episodes are not as they were written: take a copy that is whole")
+        if isinstance(origin, Written) and origin.checksum not in ("", _checksum(origin, episodes)):
+            raise ValueError("its episodes, task or source are not as they were written: take a copy that is whole")
         return DemoDataset(origin.task, episodes, origin.source)
     except ValueError as error:
         raise ValueError(f"Minari's '{dataset_id}' cannot be used: {error}") from None
@@ -147,9 +167,9 @@ def check_id(dataset_id: str, force: bool = True) -> None:
         raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
 
 
-def _checksum(episodes: Iterable[Episode]) -> str:
-    digest = hashlib.sha256()
-    for episode in episodes:
+def _checksum(written: Written, episodes: Iterable[Episode]) -> str:
+    digest = hashlib.sha256(json.dumps([written.task, written.source], sort_keys=True).encode())
+    for episode in islice(episodes, written.episodes):
         ends = [episode.terminated, episode.truncated, episode.seed, sorted(episode.infos)]
         digest.update(json.dumps(ends, default=int).encode())
         infos = (episode.infos[name] for name in sorted(episode.infos))

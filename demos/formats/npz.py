@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import files
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.demos.dataset import DemoDataset, infer_task
 from pidm_nav.demos.formats.arrays import read_arrays
+from pidm_nav.demos.formats.flat import from_flat, from_trajectories, is_flat
 from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
 from pidm_nav.demos.formats.robomimic import SUFFIXES, from_robomimic, import_h5py, to_robomimic
 from pidm_nav.demos.formats.schema import Origin, check_size
@@ -53,14 +54,24 @@ class Metadata(Origin):
     infos: Annotated[list[str], msgspec.Meta(max_length=MAX_INFOS)]
 
 
-def load_demos(source: str | Path) -> DemoDataset:
+def load_demos(source: str | Path | Mapping[str, Any] | Sequence[Any], task: str | None = None) -> DemoDataset:
     """Load demonstrations from anywhere they may be.
 
     Args:
-        source: a `.npz` file, ours or the paper's compact recordings; a folder of the paper's release;
-            `minari:` and a dataset's id; a `.hdf5` file in robomimic's layout; or `TASK/astar` or `TASK/human-like`,
-            which come with the package.
+        source: a `.npz` file, ours, the paper's compact recordings or D4RL's arrays; a folder of the paper's release;
+            `minari:` and a dataset's id; a `.hdf5` file in robomimic's layout; `TASK/astar` or `TASK/human-like`,
+            which come with the package; a dict of D4RL's arrays; or a list of trajectories of `imitation`.
+        task: the task that they are of, where the data do not say so or name another.
     """
+    if isinstance(source, Mapping):
+        return from_flat(source, task)
+    if not isinstance(source, str | Path):
+        return from_trajectories(source, task)
+    dataset = _load(source)
+    return dataset if task is None else replace(dataset, task=task)
+
+
+def _load(source: str | Path) -> DemoDataset:
     text, path = str(source), Path(source)
     if text.startswith("minari:"):
         return from_minari(text.removeprefix("minari:"))
@@ -77,6 +88,8 @@ def load_demos(source: str | Path) -> DemoDataset:
             return _read_own(arrays)
         if {"states", "actions", "rewards", "lengths"} <= set(arrays):
             return _read_compact(arrays, path.stem)
+        if is_flat(arrays):
+            return from_flat(arrays, None, path.stem)
         if {"state", "action", "reward"} <= set(arrays):
             raise ValueError("it is one episode of the paper's release: give the folder it is in")
         raise ValueError(f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is not a demonstration format")

@@ -1,6 +1,6 @@
 """Demonstrations from and to robomimic's HDF5 files (needs h5py, which comes with the `minari` extra).
 
-    data                         total, env_args (JSON text: env_name, env_type, env_kwargs); our task and source
+    data                         total, env_args (JSON text: env_name, type, env_kwargs); our task and source
     data/demo_0                  num_samples (T); our seed, terminated and truncated
     data/demo_0/actions          (T, A)
     data/demo_0/rewards, dones   (T,)
@@ -46,7 +46,7 @@ def to_robomimic(dataset: DemoDataset, path: str | Path) -> None:
     """Write an HDF5 file that robomimic trains on and that we read back as it was."""
     h5py, task = import_h5py(), TASKS.get(dataset.task)
     env_name = task.env_id if task else dataset.task
-    env_args = {"env_name": env_name, "env_type": GYM_TYPE, "env_kwargs": dataset.env_kwargs}
+    env_args = {"env_name": env_name, "type": GYM_TYPE, "env_kwargs": dataset.env_kwargs}
     origin = json.dumps({"task": dataset.task, "source": dataset.source})
     memory = io.BytesIO()  # HDF5 ends the process on a full disk
     try:

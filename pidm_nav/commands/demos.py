@@ -107,6 +107,8 @@ class Convert:
     """A .npz or .hdf5 file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
     target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """A .npz file, a .hdf5 file for robomimic, or minari:ID such as minari:pidmnav/maze/human-v0."""
+    task: str | None = None
+    """Task of the demonstrations, where the file does not name it, as D4RL's do not. Default: what the file says."""
     drop_actions: bool = False
     """Leave the actions out, to imitate from states alone."""
     force: bool = False
@@ -115,7 +117,7 @@ class Convert:
     def run(self) -> None:
         """Read one format and write the other."""
         with reserved_output(self.target, self.force):
-            dataset = load_demos(self.source)
+            dataset = load_demos(self.source, self.task)
             if self.drop_actions:
                 dataset = dataset.without_actions()
             save_demos(dataset, self.target)
@@ -259,7 +261,7 @@ def print_summaries(datasets: dict[str, DemoDataset]) -> None:
                 "Demonstrations": label,
                 "Made by": dataset.source.get("made_by", "unknown"),
                 "Task": task.title if task else dataset.task,
-                "Goals": (task.num_goals if task else 0) or len(dataset.goal_flags),
+                "Goals": dataset.num_goals,
                 "Max steps": task.max_steps if task and task.map else "–",
                 "|s|": dataset.observation_dim,
                 "Episodes": summary.episodes,
