@@ -96,6 +96,7 @@ def test_python_blocks_run_in_a_fresh_process(path: Path, tmp_path: Path) -> Non
 NEEDS = [(block["needs"], block["code"]) for path in PAGES for block in _blocks(path) if block["needs"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "code"), NEEDS, ids=[library for library, _ in NEEDS])
 def test_blocks_for_other_libraries_run_where_they_are_installed(library: str, code: str, tmp_path: Path) -> None:
     """Each is a program of its own."""
