@@ -89,29 +89,6 @@ def server(folder: Path) -> "Iterator[Server]":
 
 
 @pytest.fixture(scope="module")
-def agents(server: "Server") -> list[str]:
-    """Two agents that the studio has trained, BC and PIDM."""
-    from studio_server import wait_for
-
-    asked = {
-        "agents": ["bc", "pidm"],
-        "demos": "maze/human-like",
-        "num_demos": 2,
-        "steps": 40,
-        "play": True,
-    }
-    names = server.ask("/api/trainings", asked)["started"]
-    assert "trainings are running" in server.refusal("/api/trainings", asked)[1]
-    for name in names:
-        run = wait_for(server, name)
-        assert run["status"] == "done", run
-        assert run["loss"][-1][0] == 40
-        assert run["metric"] == "goal_ratio" and run["steps"] == 40
-        assert [step for step, _ in run["scores"]] == [8, 16, 24, 32, 40]
-    return list(names)
-
-
-@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A headless Chromium."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

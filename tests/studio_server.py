@@ -119,6 +119,13 @@ def wait_for(server: Server, name: str) -> dict[str, Any]:
         PAUSE.wait(0.1)  # asking without a pause would take the processor from the training
 
 
+def train_briefly(server: Server) -> str:
+    """Let the studio train an agent for a few steps, and return its name."""
+    (name,) = server.ask("/api/trainings", {"agents": ["bc"], "demos": "maze/astar", "steps": 4})["started"]
+    assert wait_for(server, name)["status"] == "done"
+    return str(name)
+
+
 @contextmanager
 def opened(browser: Any, server: Server, **settings: Any) -> Iterator[Any]:
     """Open the studio's page, and check that no script of it fails."""

@@ -126,6 +126,15 @@ for write in (lambda: write_bytes(path, bytes(5000)), lambda: write_rows(path, [
 
 # ---- Windows
 
+COLLECT = """
+import sys
+import pytest
+for name in [name for name in sys.modules if name.split(".")[0] == "pidm_nav"]:
+    del sys.modules[name]  # imported again, without the modules of Unix
+sys.modules["resource"] = sys.modules["fcntl"] = None
+sys.exit(pytest.main([sys.argv[1], "--collect-only", "-p", "no:xdist"]))
+"""
+
 
 def test_a_file_is_flushed_through_a_handle_that_may_write(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: os.write(descriptor, b""))  # fails as fsync does on Windows
@@ -133,16 +142,11 @@ def test_a_file_is_flushed_through_a_handle_that_may_write(tmp_path, monkeypatch
     assert (tmp_path / "file.txt").read_text() == "whole"
 
 
-def test_tests_are_collected_without_the_modules_of_unix():
-    missing = "import sys; sys.modules['resource'] = sys.modules['fcntl'] = None"
-    code = f"{missing}; import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    found = subprocess.run(
-        [sys.executable, "-c", code, "--collect-only", "-p", "no:xdist"],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
-    assert found.returncode == 0, found.stdout[-2000:]
+def test_tests_are_collected_without_the_modules_of_unix(box, tmp_path):
+    program = tmp_path / "collect.py"
+    program.write_text(COLLECT)
+    found = box.run([str(program), str(Path(__file__).parent)], tmp_path / "here")
+    assert found.code == 0, found.out[-2000:] + found.err[-2000:]
 
 
 # ---- nothing left behind

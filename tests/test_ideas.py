@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
 
 IDEAS = sorted((Path(__file__).parents[1] / "examples" / "ideas").glob("*.py"))
 
@@ -46,23 +50,23 @@ def test_there_are_nine() -> None:
         ("denoising", ["--agent", "delta-pidm", "--predictor", "denoising(steps=20)"]),
     ],
 )
-def test_the_command_line_knows_an_idea(idea: str, options: list[str], tmp_path: Path) -> None:
+def test_the_command_line_knows_an_idea(idea: str, options: list[str], box: "Sandbox", tmp_path: Path) -> None:
+    """Each command runs in a process of its own, which knows an idea only by `--plugin`."""
     plugin = next(path for path in IDEAS if path.stem == idea)
     small = ["--task", "zigzag", "--num-demos", "1", "--steps", "20", "--eval-episodes", "0", "--out", "run"]
-    command = ["-m", "pidm_nav.cli"]
-    assert "saved to run" in run(tmp_path, *command, "train", *options, *small, "--plugin", str(plugin))
-    shown = run(tmp_path, *command, "evaluate", "run", "--episodes", "2", f"--plugin={plugin}")
-    assert "of the goals reached" in shown
-    refused = subprocess.run(
-        [sys.executable, *command, "evaluate", "run"], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-    assert refused.returncode == 2 and f"{idea}.py" in refused.stderr and "--plugin" in refused.stderr
+    folder = tmp_path / "here"
+    trained = box.run(["train", *options, *small, "--plugin", str(plugin)], folder)
+    assert trained.code == 0 and "saved to run" in trained.out, trained.err
+    evaluated = box.run(["evaluate", "run", "--episodes", "2", f"--plugin={plugin}"], folder)
+    assert evaluated.code == 0 and "of the goals reached" in evaluated.out, evaluated.err
+    refused = box.run(["evaluate", "run"], folder)
+    assert refused.told and f"{idea}.py" in refused.err and "--plugin" in refused.err
 
 
-def test_options_of_a_plugin_are_in_the_help(tmp_path: Path) -> None:
+def test_options_of_a_plugin_are_in_the_help(box: "Sandbox", tmp_path: Path) -> None:
     plugin = next(path for path in IDEAS if path.stem == "mixed_futures")
-    shown = run(tmp_path, "-m", "pidm_nav.cli", "train", "--help", "--plugin", str(plugin))
-    assert "mixed(pull=1.0, distance=l2, k=3, width=10.0)" in " ".join(shown.split())
+    shown = box.run(["train", "--help", "--plugin", str(plugin)], tmp_path / "here")
+    assert "mixed(pull=1.0, distance=l2, k=3, width=10.0)" in " ".join(shown.out.split())
 
 
 @pytest.mark.slow

@@ -70,7 +70,8 @@ def test_python_blocks_run(path: Path, box: "Sandbox", tmp_path: Path) -> None:
     from sandbox import Limits
 
     script = tmp_path / f"{path.stem}.md.py"
-    script.write_text(_program(path), encoding="utf-8")
+    short = _program(path).replace('train("pidm", demos)\n', 'train("pidm", demos, steps=20)\n')  # whole when slow
+    script.write_text(short, encoding="utf-8")
     (tmp_path / "wandb.py").write_text(WANDB, encoding="utf-8")
     folder = tmp_path / "here"
     store = {"MINARI_DATASETS_PATH": str(folder / "minari")}
@@ -95,6 +96,7 @@ def test_python_blocks_run_in_a_fresh_process(path: Path, tmp_path: Path) -> Non
 NEEDS = [(block["needs"], block["code"]) for path in PAGES for block in _blocks(path) if block["needs"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "code"), NEEDS, ids=[library for library, _ in NEEDS])
 def test_blocks_for_other_libraries_run_where_they_are_installed(library: str, code: str, tmp_path: Path) -> None:
     """Each is a program of its own."""

@@ -19,6 +19,27 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 
+@pytest.fixture(scope="module")
+def agents(server: Server) -> list[str]:
+    """Two agents that the studio has trained, BC and PIDM."""
+    asked = {
+        "agents": ["bc", "pidm"],
+        "demos": "maze/human-like",
+        "num_demos": 2,
+        "steps": 40,
+        "play": True,
+    }
+    names = server.ask("/api/trainings", asked)["started"]
+    assert "trainings are running" in server.refusal("/api/trainings", asked)[1]
+    for name in names:
+        run = wait_for(server, name)
+        assert run["status"] == "done", run
+        assert run["loss"][-1][0] == 40
+        assert run["metric"] == "goal_ratio" and run["steps"] == 40
+        assert [step for step, _ in run["scores"]] == [8, 16, 24, 32, 40]
+    return list(names)
+
+
 @pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/overview", "/api/trainings", "/nothing"])
 def test_nothing_without_the_token(server: Server, path: str) -> None:
     for cookie in ("", f"pidm-nav-{server.base.rpartition(':')[2]}={'x' * 32}"):

@@ -22,7 +22,7 @@ from pidm_nav.rollouts.episode import Episode
 from pidm_nav.seeds import TEST
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
-from studio_server import Server, hear, opened, packaged, start, step_until, wait_for
+from studio_server import Server, hear, opened, packaged, start, step_until, train_briefly, wait_for
 
 from pidm_nav.studio.play import BUTTON_NUMBERS, Begin, Input, PlayerConnection, controls_for_browsers
 
@@ -384,8 +384,9 @@ def test_editing_a_recording_in_use_is_refused(server: Server, folder: Path) -> 
 # ---- the browser's own protections
 
 
-def test_the_page_keeps_to_its_own_policy(browser: Any, server: Server, agents: list[str]) -> None:
+def test_the_page_keeps_to_its_own_policy(browser: Any, server: Server) -> None:
     broken: list[str] = []
+    train_briefly(server)
     with opened(browser, server, bypass_csp=False) as page:
         page.on("console", lambda message: broken.append(message.text) if message.type == "error" else None)
         for tab in ("review", "train", "play"):

@@ -12,7 +12,7 @@ from pidm_nav import load_demos
 from pidm_nav.demos.replay import check_demos
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
-from studio_server import Server, opened, packaged, start, step_until, wait_for
+from studio_server import Server, opened, packaged, start, step_until, train_briefly, wait_for
 
 
 def test_the_browser_records_with_keys_and_reloads_in_the_middle(page: Any, folder: Path) -> None:
@@ -65,10 +65,10 @@ def test_the_browser_records_with_a_gamepad(page: Any, folder: Path) -> None:
     assert demos.source["settings"]["device"] == "Test Pad" and demos[0].actions[4, 0] > 0.5
 
 
-def test_the_browser_trains_watches_and_drags(page: Any, agents: list[str]) -> None:
+def test_the_browser_trains_watches_and_drags(page: Any, server: Server) -> None:
+    name = train_briefly(server)
     page.click("#tab-train")
-    page.wait_for_selector(".run[data-status=done]")
-    page.click(".run[data-status=done] button:has-text('Watch it')")
+    page.click(f".run[data-status=done]:has-text('{name}') button:has-text('Watch it')")
     page.wait_for_selector("#watching:not([hidden])")
     page.click("#toggle")
     page.wait_for_selector("#toggle:has-text('Play')")
