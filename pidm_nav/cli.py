@@ -50,6 +50,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "train": "train:Train",
         "evaluate": "evaluate:Evaluate",
         "agents": "evaluate:Agents",
+        "export": "evaluate:Export",
     },
     "Reproduce the paper": {
         "sweep": "experiments:Sweep",
