@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tyro
 
+from pidm_nav.commands.config import write_config
 from pidm_nav.console import counted, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
@@ -69,6 +70,8 @@ class Train:
     """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
     force: bool = False
     """Replace an agent that the folder holds."""
+    config: Path | None = None
+    """YAML file of options, such as the run.yaml that each run writes; options on the command line override it."""
 
     dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `options` and `training`
 
@@ -137,6 +140,7 @@ class Train:
         else:
             agent = train(self.agent, dataset, **more)
         seconds = time.perf_counter() - began
+        write_config(self, folder)
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")
         say(f"saved to {folder}; next: pidm-nav evaluate {folder}")
