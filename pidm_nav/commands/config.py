@@ -44,7 +44,7 @@ class Config:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.file, self.options = "", dict[str, list[str]]()
-        for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        for word, following in zip(arguments, [*arguments, ""][1:], strict=True):
             option, given, value = word.partition("=")
             if option == "--config":
                 self.file = value if given else following
