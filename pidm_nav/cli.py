@@ -51,6 +51,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "evaluate": "evaluate:Evaluate",
         "agents": "evaluate:Agents",
         "export": "evaluate:Export",
+        "hub push": "hub:Push",
     },
     "Reproduce the paper": {
         "sweep": "experiments:Sweep",

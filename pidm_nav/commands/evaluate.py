@@ -42,8 +42,8 @@ class Evaluate:
     """
 
     agents: Names
-    """Agents: folders that train wrote, agents of the package such as maze/pidm, or experts (astar, human-like; in 3D
-    scripted)."""
+    """Agents: folders that train wrote, agents of the package such as maze/pidm, hf://OWNER/NAME on the Hugging Face
+    Hub, or experts (astar, human-like; in 3D scripted)."""
     task: str | None = None
     """Task to play; by default the one that the agents were trained on. Another one must have the same observations."""
     episodes: int | None = None
