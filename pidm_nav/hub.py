@@ -54,7 +54,7 @@ def client() -> Any:
 
 
 def download(name: str, kind: Kind, patterns: Sequence[str]) -> Path:
-    """Download the files of a name that match the patterns, and return the folder in the client's cache."""
+    """Download the files that match the patterns, the first of which must be there; return their folder in the cache."""
     hub, (repo, inside, revision) = client(), HubName.parse(name)
     inside = str(Path(inside).parent).strip(".") if inside.endswith(".npz") else inside
     wanted: dict[str, Any] = {"repo_type": kind, "revision": revision}
@@ -70,6 +70,8 @@ def download(name: str, kind: Kind, patterns: Sequence[str]) -> Path:
     for path in folder.rglob("*"):
         if not path.resolve().is_relative_to(own):
             raise ValueError(f"'{path}' leads out of the hub's cache: delete {own} and load '{name}' again")
+    if not (folder / patterns[0]).is_file():
+        raise FileNotFoundError(f"'{name}' is not one that this package wrote: there is no {patterns[0]} in it")
     return folder
 
 

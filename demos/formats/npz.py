@@ -79,8 +79,6 @@ def _load(source: str | Path) -> DemoDataset:
         file = PurePosixPath(HubName.parse(text).inside).name
         file = file if file.endswith(".npz") else HUB_FILE
         path = download(text, "dataset", [file]) / file
-        if not path.is_file():
-            raise FileNotFoundError(f"'{text}' holds no demonstrations: there is no {file} in it")
     elif text.startswith("minari:"):
         return from_minari(text.removeprefix("minari:"))
     if path.is_dir():
