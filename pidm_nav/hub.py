@@ -54,7 +54,7 @@ def client() -> Any:
 
 
 def download(name: str, kind: Kind, patterns: Sequence[str]) -> Path:
-    """Download the files that match the patterns, the first of which must be there; return their folder in the cache."""
+    """Download the files that match the patterns, and return their folder; the first pattern must be there."""
     hub, (repo, inside, revision) = client(), HubName.parse(name)
     inside = str(Path(inside).parent).strip(".") if inside.endswith(".npz") else inside
     wanted: dict[str, Any] = {"repo_type": kind, "revision": revision}
