@@ -62,7 +62,8 @@ def load_demos(source: str | Path | Mapping[str, Any] | Sequence[Any], task: str
     Args:
         source: a `.npz` file, ours, the paper's compact recordings or D4RL's arrays; a folder of the paper's release;
             `minari:` and a dataset's id; a `.hdf5` file in robomimic's layout; `TASK/astar` or `TASK/human-like`,
-            which come with the package; `hf://OWNER/NAME[/FOLDER or FILE.npz][@REVISION]` on the Hugging Face Hub; a dict of D4RL's arrays; or a list of trajectories of `imitation`.
+            which come with the package; `hf://OWNER/NAME[/FOLDER or FILE.npz][@REVISION]` on the Hugging Face Hub; a
+            dict of D4RL's arrays; or a list of trajectories of `imitation`.
         task: the task that they are of, where the data do not say so or name another.
     """
     if isinstance(source, Mapping):
