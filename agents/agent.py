@@ -270,6 +270,12 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
 
         return save_agent(self, folder)
 
+    def to_onnx(self, path: str | Path) -> Path:
+        """Write the agent as an ONNX file, whose inputs and outputs `pidm_nav.agents.export` names."""
+        from pidm_nav.agents.export import to_onnx
+
+        return to_onnx(self, path)
+
     def plot(self) -> Figure:
         """Draw a few episodes of the agent in its task, where they take no time."""
         if not (task := TASKS[self.description["task"]]).has_2d_state or self.vision is not None:

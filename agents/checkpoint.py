@@ -198,7 +198,8 @@ def load_agent(
     """Load an agent, ready to act.
 
     Args:
-        folder: where `save` or `train` wrote it, or the name of one that comes with the package, such as `maze/pidm`.
+        folder: where `save` or `train` wrote it, the name of one that comes with the package, such as `maze/pidm`, or
+            `hf://OWNER/NAME[/FOLDER][@REVISION]` on the Hugging Face Hub.
         observation_space: refuse an agent that was trained for another one.
         action_space: the same for its actions.
         encoder: needed again if the agent was made with an encoder of the user's own.

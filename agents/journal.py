@@ -6,8 +6,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,39 @@ NOTE = {
     "success_rate": "success {:.0%}",
     "return": "return {:.4g}",
 }
+
+
+def import_wandb() -> Any:
+    """Return the client of Weights & Biases."""
+    try:
+        import wandb
+    except ImportError:
+        raise ModuleNotFoundError("--wandb needs Weights & Biases, which is missing: pip install wandb") from None
+    return wandb
+
+
+@dataclass(frozen=True)
+class WandbLog:
+    """Sends log entries to Weights & Biases, one run for each name; it can be the `on_log` of a sweep."""
+
+    project: str
+    options: Mapping[str, Any]  # of the command, shown with the run
+
+    def __call__(self, name: object, entry: dict[str, float]) -> None:
+        """Log an entry; the first of a name begins its run."""
+        wandb = import_wandb()
+        try:
+            if wandb.run is None or wandb.run.name != str(name):
+                wandb.finish()
+                run = wandb.init(project=self.project, name=str(name), config=dict(self.options))
+                run.define_metric("*", step_metric="step")  # not W&B's own step, as DAgger counts from 0 in each round
+            wandb.log(entry)
+        except wandb.Error as error:
+            raise ValueError(f"--wandb {self.project} cannot be logged to ({error}): try wandb login") from error
+
+    def close(self) -> None:
+        """End the run; a sweep does it after each job."""
+        import_wandb().finish()
 
 
 @contextmanager

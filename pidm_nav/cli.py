@@ -50,6 +50,8 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "train": "train:Train",
         "evaluate": "evaluate:Evaluate",
         "agents": "evaluate:Agents",
+        "export": "evaluate:Export",
+        "hub push": "hub:Push",
     },
     "Reproduce the paper": {
         "sweep": "experiments:Sweep",
@@ -172,25 +174,34 @@ def _run(words: list[str]) -> None:
 
 def _call(words: str, arguments: list[str]) -> None:
     """Parse the arguments by the fields of the command's dataclass, and run it."""
-    import tyro
+    from pidm_nav.commands.config import Config
 
     command = load_command(words)
-    if hasattr(command, "form"):  # its options depend on what is chosen with one of them
-        command = command.form(arguments)
-    description = inspect.cleandoc(command.__doc__)
+    config = Config(arguments if "config" in command.__dataclass_fields__ else [])
+    arguments = [*config.words, *arguments]
+    with config.named_in_errors():
+        if hasattr(command, "form"):  # its options depend on what is chosen with one of them
+            command = command.form(arguments)
+        parsed = _parse(words, command, arguments)
+        warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+        try:
+            parsed.run()
+        except ValueError as error:  # the library names arguments, and a person gave options
+            raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
+
+
+def _parse(words: str, command: Any, arguments: list[str]) -> Any:
+    import tyro
+
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told), _optional_options():
-            parsed = tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments)
+            description = inspect.cleandoc(command.__doc__)
+            return tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments)
     except SystemExit as end:
         if not end.code:  # --help
             raise
         raise ValueError(_unboxed(told.getvalue())) from None
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
-    try:
-        parsed.run()
-    except ValueError as error:  # the library names arguments, and a person gave options
-        raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
 
 
 def _with_options(sentence: str, names: list[str]) -> str:

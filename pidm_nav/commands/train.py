@@ -7,12 +7,14 @@ import io
 import time
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import tyro
 
+from pidm_nav.commands.config import options_of, write_config
 from pidm_nav.console import counted, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
@@ -69,6 +71,10 @@ class Train:
     """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
     force: bool = False
     """Replace an agent that the folder holds."""
+    wandb: str | None = None
+    """Project of Weights & Biases to log losses and scores to, where wandb is installed."""
+    config: Path | None = None
+    """YAML file of options, such as the run.yaml that each run writes; options on the command line override it."""
 
     dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `options` and `training`
 
@@ -109,6 +115,7 @@ class Train:
         """Train the agent and say where it is."""
         from pidm_nav.agents.config import Preset
         from pidm_nav.agents.dagger import dagger
+        from pidm_nav.agents.journal import WandbLog, import_wandb
         from pidm_nav.agents.train import train
 
         settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
@@ -130,6 +137,11 @@ class Train:
         rollouts = (10 if cheap else 0) if self.eval_episodes is None else self.eval_episodes
         more |= {"preset": settings, "out": folder, "overwrite": self.force, "progress": True}
         more |= {"device": self.device, "eval_episodes": rollouts}
+        log = None
+        if self.wandb is not None:
+            import_wandb()
+            log = WandbLog(self.wandb, options_of(self))
+            more["on_log"] = partial(log, folder.name)
         if self.dagger:
             agent = dagger(self.agent, dataset, self.dagger, self.dagger_expert, **more)
         elif self.dagger_expert is not None:
@@ -137,6 +149,9 @@ class Train:
         else:
             agent = train(self.agent, dataset, **more)
         seconds = time.perf_counter() - began
+        write_config(self, folder)
+        if log is not None:  # otherwise W&B calls the run failed
+            log.close()
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")
         say(f"saved to {folder}; next: pidm-nav evaluate {folder}")
