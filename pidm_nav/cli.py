@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-from pidm_nav.console import printable, say
+from pidm_nav.console import printable, say, say_command, wrapped
 from pidm_nav.limits import suggestion
 from pidm_nav.version import __version__
 
@@ -85,7 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         stopped = isinstance(error, KeyboardInterrupt)
-        print("stopped" if stopped else f"error: {_sentence(error)}", file=sys.stderr)
+        told = "stopped" if stopped else f"error: {_sentence(error)}"
+        print(wrapped(told, get_terminal_size().columns) if sys.stderr.isatty() else told, file=sys.stderr)
         sys.exit(128 + (error.args or (signal.SIGINT,))[0] if stopped else 2)
 
 
@@ -296,8 +298,8 @@ def _overview(names: list[str]) -> None:
             say(title, style="bold")
         for words in shown:
             summary, example = describe(load_command(words))
-            say(f"  {words:<18}{summary}")
-            say(f"  {'':<18}{example}", style="dim")
+            say(f"  {words:<18}{summary}", indent=20)
+            say_command(example, indent=20, style="dim")
     say("\n'pidm-nav COMMAND --help' shows the options of a command. Every command also takes")
     say("--plugin FILE, a Python file that registers agents or environments of yours, and")
     say("--debug, which shows the traceback of an error.")

@@ -47,9 +47,9 @@ class Doctor:
         checks = examine(Path.cwd())
         width = max(len(check.name) for check in checks)
         for check in checks:
-            say(f"{'ok' if check.found else 'missing':<9}{check.name:<{width + 2}}{check.detail}")
-            if not check.found:
-                say(f"{'':<{width + 11}}costs: {check.cost}\n{'':<{width + 11}}get it: {check.remedy}", style="dim")
+            say(f"{'ok' if check.found else 'missing':<9}{check.name:<{width + 2}}{check.detail}", indent=width + 11)
+            for about, text in {"without it": check.cost, "install": check.remedy}.items() if not check.found else ():
+                say(f"{'':<{width + 11}}{about}: {text}", style="dim", indent=width + 13)
         absent = [check.name for check in checks if not check.found]
         all_but = f"Everything except what needs {', '.join(absent)} works." if absent else "Everything works."
         say(f"\n{all_but}\nNext: pidm-nav quickstart")

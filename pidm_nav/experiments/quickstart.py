@@ -121,6 +121,7 @@ def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> 
             on_start=lambda _, done: advance(len(done)),
             on_result=tell,
         )
+    advance(0, note="drawing the animation and the report")
     report = _make_report(plan, _animate(plan, out), out)
     save_report(report, out)
     return report
