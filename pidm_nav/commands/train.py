@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import tyro
 
 from pidm_nav.console import counted, say
@@ -116,7 +115,7 @@ class Train:
         if self.task is not None and dataset.task != find_task(self.task).name:
             raise ValueError(f"the demonstrations are of {dataset.task}, not of {self.task}: leave --task out")
         if self.num_demos is not None:
-            dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
+            dataset = dataset.sample(self.num_demos, seed=seed)
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         more: Any = {"failed": self.failed}
         if self.idm_demos == "random":
