@@ -66,8 +66,8 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
 }
 PLAINER = {  # what the parser says, and how it is told
     r"^Error parsing ([A-Z]\w*: )?": "",
-    r"(invalid literal for int|no type matching INT )[^']*('.*').*": r"\2 is not a whole number",
-    r"(could not convert string to float|no type matching FLOAT )[^']*('.*').*": r"\2 is not a number",
+    r"(invalid literal for int|no type matching INT )[^']*('[^']*'?).*": r"\2 is not a whole number",
+    r"(could not convert string to float|no type matching FLOAT )[^']*('[^']*'?).*": r"\2 is not a number",
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
     r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }
@@ -314,7 +314,7 @@ def _sentence(error: BaseException) -> str:
 
 def _shortened(text: str, most: int = 1000) -> str:
     """Return a text without its middle where it is long: nobody wants to read a whole value that was refused."""
-    text = re.sub(r"\S{200,}", lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
+    text = re.sub(r"\S{200,}|'[^']{200,}'", lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
     return text if len(text) <= most else f"{text[: most - 300]} ... {text[-280:]}"
 
 
