@@ -13,11 +13,11 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from importlib import import_module
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
+from pidm_nav.commands import COMMANDS, GROUPS, load_command
 from pidm_nav.console import printable, say, say_command, wrapped
 from pidm_nav.limits import suggestion
 from pidm_nav.version import __version__
@@ -31,39 +31,6 @@ if TYPE_CHECKING:
         StructTypeInfo,
     )
 
-GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
-    "Start here": {
-        "quickstart": "experiments:Quickstart",
-        "doctor": "doctor:Doctor",
-        "play": "record:Play",
-        "studio": "studio:Studio",
-    },
-    "Make demonstrations": {
-        "record": "record:Record",
-        "collect": "demos:Collect",
-        "demos info": "demos:Info",
-        "demos convert": "demos:Convert",
-        "demos edit": "demos:Edit",
-        "demos replay": "demos:Replay",
-        "demos plot": "demos:Plot",
-    },
-    "Train and evaluate": {
-        "train": "train:Train",
-        "evaluate": "evaluate:Evaluate",
-        "agents": "evaluate:Agents",
-    },
-    "Reproduce the paper": {
-        "sweep": "experiments:Sweep",
-        "report": "experiments:Report",
-    },
-    "See why": {
-        "analyze gap": "analysis:Gap",
-        "analyze field": "analysis:Field",
-        "analyze predictor": "analysis:Predictor",
-        "analyze horizon": "analysis:Horizon",
-        "analyze theory": "analysis:Theory",
-    },
-}
 PLAINER = {  # what the parser says, and how it is told
     r"^Error parsing ([A-Z]\w*: )?": "",
     r"(invalid literal for int|no type matching INT )[^']*('[^']*'?).*": r"\2 is not a whole number",
@@ -71,7 +38,6 @@ PLAINER = {  # what the parser says, and how it is told
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
     r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }
-COMMANDS = {words: reference for group in GROUPS.values() for words, reference in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,12 +103,6 @@ def _plugins(words: list[str]) -> Iterator[None]:
             os.environ[PLUGINS_VARIABLE] = before
 
 
-def load_command(words: str) -> Any:
-    """Import the dataclass of a command."""
-    module, _, name = COMMANDS[words].partition(":")
-    return getattr(import_module(f"pidm_nav.commands.{module}"), name)
-
-
 def describe(command: Any) -> tuple[str, str]:
     """Return the first clause of a command's docstring, and its example."""
     about, _, example = (command.__doc__ or "").partition("Example:")
@@ -158,8 +118,6 @@ def _run(words: list[str]) -> None:
         print(f"pidm-nav {__version__}")
     elif first in ("", "-h", "--help"):
         _overview(list(COMMANDS))
-    elif first == "completion":
-        _print_completion(" ".join(words[1:]))
     elif both in COMMANDS:
         _call(both, words[2:])
     elif first in COMMANDS:
@@ -204,7 +162,7 @@ def _with_options(sentence: str, names: list[str]) -> str:
 
 
 def _optional_options() -> ConstructorRegistry:
-    """Let help texts say nothing of None where an option has no value by default: its description says what is done."""
+    """Let help texts name no default where an option has no value by default: its description says what is done."""
     import tyro
     from tyro.constructors import ConstructorRegistry, StructConstructorSpec
 
@@ -221,9 +179,15 @@ def _optional_options() -> ConstructorRegistry:
         asked.clear()
         if not isinstance(spec, StructConstructorSpec):
             return None
-        unset = tyro.conf.arg(help_behavior_hint="")
-        optional: Any = lambda kind: Annotated[kind, tyro.conf.DisallowNone, unset]  # noqa: E731
-        changed = (replace(each, type=optional(each.type)) if each.default is None else each for each in spec.fields)
+        quiet = tyro.conf.arg(help_behavior_hint="")
+        changed = []
+        for each in spec.fields:
+            kind: Any = each.type
+            if each.default is None:
+                kind = Annotated[kind, tyro.conf.DisallowNone]
+            if each.default is None or each.default == ():
+                kind = Annotated[kind, quiet]
+            changed.append(replace(each, type=kind))
         return replace(spec, fields=tuple(changed))
 
     return registry
@@ -271,22 +235,6 @@ def _unboxed(box: str) -> str:
         named = sorted(set(re.findall("[\\w-]+", choices[1])) - {"None"})
         text = text.replace(choices[0], f": choose one of {', '.join(named)}")
     return f"{text}: did you mean {meant[1]}?" if meant else text
-
-
-def _print_completion(shell: str) -> None:
-    """Print a script that lets a shell complete commands and options."""
-    from tyro.extras import SubcommandApp
-
-    if shell not in ("bash", "zsh"):
-        raise ValueError(f"there is no completion for '{shell}': give bash or zsh, as in pidm-nav completion bash")
-    apps = {"": SubcommandApp()}
-    for words in COMMANDS:
-        family, _, name = words.rpartition(" ")
-        if family not in apps:
-            apps[family] = apps[""].command(SubcommandApp(), name=family)
-        command = load_command(words)
-        apps[family].command(command.form(["--help"]) if hasattr(command, "form") else command, name=name)
-    apps[""].cli(prog="pidm-nav", args=["--tyro-print-completion", shell])
 
 
 def _overview(names: list[str]) -> None:

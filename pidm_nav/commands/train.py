@@ -69,7 +69,7 @@ class Train:
     force: bool = False
     """Replace an agent that the folder holds."""
 
-    dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `options` and `training`
+    dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `model` and `training`
 
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
@@ -98,7 +98,7 @@ class Train:
         settings = {name: value for name, value in given.items() if value is not None}
         preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
         unprefixed: Any = tyro.conf.OmitArgPrefixes
-        parts = {"options": preset.options, "training": preset.training}
+        parts = {"model": preset.options, "training": preset.training}  # the titles of their panels in the help
         added = [(name, unprefixed[type(part)], field(default=part)) for name, part in parts.items()]
         about = [f"Every {kind}: {signatures(kind)}" for kind in KINDS]
         namespace = {"dataset": dataset, "__doc__": "\n\n".join([inspect.cleandoc(str(cls.__doc__)), *about])}
@@ -110,7 +110,7 @@ class Train:
         from pidm_nav.agents.dagger import dagger
         from pidm_nav.agents.train import train
 
-        settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
+        settings: Any = Preset(getattr(self, "model"), getattr(self, "training"))  # noqa: B009 (added by `form`)
         dataset, seed = self.dataset, settings.training.seed
         if self.task is not None and dataset.task != find_task(self.task).name:
             raise ValueError(f"the demonstrations are of {dataset.task}, not of {self.task}: leave --task out")
