@@ -29,6 +29,7 @@ from pidm_nav.agents.fit import Fit
 from pidm_nav.agents.journal import LOSSES, TENSORBOARD, OnLog, journal
 from pidm_nav.agents.registry import find_part, source_hash
 from pidm_nav.agents.tensors import load_tensors, save_tensors
+from pidm_nav.console import say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.failed import Failed, without_failed
 from pidm_nav.demos.formats import load_demos
@@ -187,6 +188,8 @@ def _run(
             other = "an unfinished training run of another agent, configuration, dataset or code"
             raise ValueError(f"{folder} holds {other}: choose another folder or delete {STATE_FILE}")
         run.resume(tensors)
+        if progress:
+            say(f"the run in {folder} was stopped: it resumes at step {run.steps:,} of {config.steps:,}")
     scored = {config.steps * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)} if score else ()
     with journal(folder, agent.name, config.steps, run.steps, progress, on_log) as log:
         for batch in run.batches():

@@ -596,3 +596,24 @@ def test_saved_tensors_are_plain_safetensors(dataset: DemoDataset, tmp_path: Pat
     train("pidm", dataset, out=tmp_path, **TINY)
     tensors = load_file(next(tmp_path.glob("weights-*.safetensors")))
     assert tensors["memory.predictor.observations"].shape == (dataset.num_steps + len(dataset), 14)
+
+
+def test_a_stopped_training_says_that_and_when_it_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--agent", "bc", "--demos", "zigzag/astar", "--num-demos", "1", "--steps", "8"]
+    words += ["--save-every", "2", "--eval-episodes", "0", "--out", str(tmp_path / "run")]
+    step, calls = Fit.step, iter(range(99))
+
+    def stop(run: Fit, *arguments: Any) -> Any:
+        if next(calls) in (1, 6):
+            raise KeyboardInterrupt
+        return step(run, *arguments)
+
+    monkeypatch.setattr(Fit, "step", stop)
+    for told in ("rerun the command to begin anew: nothing is saved before 2 steps", "rerun the command to resume"):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert told in capsys.readouterr().out
+    main(words)
+    assert "resumes at step 4 of 8" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import tyro
 
-from pidm_nav.console import counted, say
+from pidm_nav.console import console, counted, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
 from pidm_nav.demos.failed import Failed
@@ -108,7 +108,7 @@ class Train:
         """Train the agent and say where it is."""
         from pidm_nav.agents.config import Preset
         from pidm_nav.agents.dagger import dagger
-        from pidm_nav.agents.train import train
+        from pidm_nav.agents.train import STATE_FILE, UNFINISHED, train
 
         settings: Any = Preset(getattr(self, "model"), getattr(self, "training"))  # noqa: B009 (added by `form`)
         dataset, seed = self.dataset, settings.training.seed
@@ -129,12 +129,20 @@ class Train:
         rollouts = (10 if cheap else 0) if self.eval_episodes is None else self.eval_episodes
         more |= {"preset": settings, "out": folder, "overwrite": self.force, "progress": True}
         more |= {"device": self.device, "eval_episodes": rollouts}
-        if self.dagger:
-            agent = dagger(self.agent, dataset, self.dagger, self.dagger_expert, **more)
-        elif self.dagger_expert is not None:
+        if not self.dagger and self.dagger_expert is not None:
             raise ValueError("--dagger-expert is for DAgger: add --dagger with the number of rounds, or leave it out")
-        else:
-            agent = train(self.agent, dataset, **more)
+        if console().is_terminal:
+            say("Ctrl-C stops the training; the same command resumes it.", style="dim")
+        try:
+            if self.dagger:
+                agent = dagger(self.agent, dataset, self.dagger, self.dagger_expert, **more)
+            else:
+                agent = train(self.agent, dataset, **more)
+        except KeyboardInterrupt:
+            saved = any((place / STATE_FILE).exists() for place in (folder, folder / UNFINISHED))
+            every = counted(settings.training.save_every, "step")
+            say(f"rerun the command to {'resume' if saved else f'begin anew: nothing is saved before {every}'}")
+            raise
         seconds = time.perf_counter() - began
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")

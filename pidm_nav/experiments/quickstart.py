@@ -224,7 +224,8 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     sections = [
         Section(
             "The same episode, twice",
-            pictures={"BC on the left, PIDM on the right.": out / GIF},
+            pictures={"BC first, then PIDM.": out / GIF},
+            halves=True,
         ),
         Section(
             "How many demonstrations are needed?",
