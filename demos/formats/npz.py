@@ -56,8 +56,10 @@ class Metadata(Origin):
     infos: Annotated[list[str], msgspec.Meta(max_length=MAX_INFOS)]
 
 
-def load_demos(source: str | Path | Mapping[str, Any] | Sequence[Any], task: str | None = None) -> DemoDataset:
-    """Load demonstrations from anywhere they may be.
+def load_demos(
+    source: str | Path | DemoDataset | Mapping[str, Any] | Sequence[Any], task: str | None = None
+) -> DemoDataset:
+    """Load demonstrations from anywhere they may be; those that are loaded already are returned as they are.
 
     Args:
         source: a `.npz` file, ours, the paper's compact recordings or D4RL's arrays; a folder of the paper's release;
@@ -68,14 +70,18 @@ def load_demos(source: str | Path | Mapping[str, Any] | Sequence[Any], task: str
     """
     if isinstance(source, Mapping):
         return from_flat(source, task)
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | Path | DemoDataset | Sequence):
+        raise ValueError(f"{reprlib.repr(source)} are no demonstrations: give a path, TASK/human-like or a DemoDataset")
+    if not isinstance(source, str | Path | DemoDataset):
         return from_trajectories(source, task)
-    dataset = _load(source)
+    dataset = source if isinstance(source, DemoDataset) else _load(str(source))
+    if not isinstance(source, DemoDataset):  # only a file's own name: what is kept of it may be given to others
+        object.__setattr__(dataset, "name", Path(source).name if Path(source).exists() else str(source))
     return dataset if task is None else replace(dataset, task=task)
 
 
-def _load(source: str | Path) -> DemoDataset:
-    text, path = str(source), Path(source)
+def _load(text: str) -> DemoDataset:
+    path = Path(text)
     if on_hub(text):
         file = PurePosixPath(HubName.parse(text).inside).name
         file = file if file.endswith(".npz") else HUB_FILE

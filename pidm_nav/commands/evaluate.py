@@ -28,7 +28,7 @@ from pidm_nav.video import check_video_name, require_display
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
 
-Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...")]
+Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from pidm_nav.commands.config import options_of, write_config
-from pidm_nav.console import console, print_table, progress_bar, say
+from pidm_nav.console import console, print_table, progress_bar, say, say_command
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
@@ -61,7 +61,8 @@ class Quickstart:
         say(f"\nLook at it: {self.out / 'index.html'}  ({time.perf_counter() - began:.0f} s)\n", style="bold")
         for title, commands in next_steps(plan, self.out).items():
             say(title, style="bold")
-            say("  " + commands.replace("\n", "\n  "), style="cyan")
+            for command in commands.splitlines():
+                say_command(command)
 
 
 @dataclass(frozen=True)

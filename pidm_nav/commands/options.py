@@ -19,7 +19,7 @@ File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE", help=f
 Files = Annotated[
     tuple[str, ...],
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}."),
+    tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}.", help_behavior_hint=""),
 ]
 Switch = Annotated[bool | None, tyro.conf.DisallowNone]  # --switch, --no-switch, or neither
 

@@ -221,7 +221,7 @@ class Sweep(SweepOptions):
             sample_demos(self.datasets[cell.task], cell),
             None if settings is None else settings.changed(seed=cell.seed, **texts),
             replace(self),  # without the datasets, which workers do not need
-            None if self.keep_agents is None else self.keep_agents / kept,
+            None if self.keep_agents is None else Path(self.keep_agents) / kept,
             gym.spec(find_task(cell.task).env_id),
             code_hash(recipe.sources()),
             foreign_parts(),
