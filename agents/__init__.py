@@ -1,5 +1,10 @@
 """Imitation agents in torch, BC, PIDM and others to compare them with, for any Gymnasium or Stable-Baselines3 loop."""
 
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("agents need torch: pip install 'pidm-nav[agents]'", name="torch") from None
+
 from pidm_nav.agents.agent import Agent
 from pidm_nav.agents.batches import Batch, Sampling, TrainingData
 from pidm_nav.agents.bc import BC

@@ -17,7 +17,7 @@ from pidm_nav.demos.replay import demo_frames
 from pidm_nav.policies import load_named, make_rival
 from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import Task, find_task
-from pidm_nav.video import check_video_name, require_display, write_video
+from pidm_nav.video import check_video_name, require_display, require_pygame_ce, write_video
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class PlayOptions:
 
     def play(self, session: Session, controls: Controls, subtitle: str) -> str:
         """Let the person play a session, and return the frame rate achieved."""
+        require_display("let an expert make demonstrations with pidm-nav collect")
         from pidm_nav.demos.recorder import loop, screen
         from pidm_nav.demos.recorder.devices import Inputs
 
-        require_display("let an expert make demonstrations with pidm-nav collect")
         inputs = Inputs(controls, self.device)
         pace = loop.Pace(session.rules.fps)
         loop.run(session, inputs, screen.Screen(session.task.title, subtitle, controls, self.size), pace)
@@ -91,6 +91,7 @@ class Record(PlayOptions):
             return
         controls = self.controls()
         if self.list_devices:
+            require_pygame_ce()
             from pidm_nav.demos.recorder.devices import list_devices
 
             columns = ("--device", "Name", "Kind", "SDL's id")
