@@ -22,9 +22,10 @@ from pidm_nav.agents.pidm import PIDM, DeltaPIDM
 from pidm_nav.agents.predictors import Follow, Lookup, Nearest, Neighbors, Predictor, TimeIndexed
 from pidm_nav.agents.pull import Pull
 from pidm_nav.agents.recurrent import RecurrentBC, RecurrentConfig, RecurrentPIDM, RecurrentPIDMConfig
-from pidm_nav.agents.registry import AGENTS, IDMS, PREDICTORS, load_plugin, load_plugins, register
+from pidm_nav.agents.registry import AGENTS, IDMS, PREDICTORS, register
 from pidm_nav.agents.retrieval import RetrievalBC
 from pidm_nav.agents.train import choose_preset, train
+from pidm_nav.plugins import load_plugin, load_plugins
 
 load_plugins()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
-import os
 import re
 import signal
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from pidm_nav.console import printable, say
 from pidm_nav.limits import suggestion
+from pidm_nav.plugins import plugins_loaded
 from pidm_nav.version import __version__
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ PLAINER = {  # what the parser says, and how it is told
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
     r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }
+MODULE = re.compile(r"(^|[=,\s])([A-Za-z_][\w.]*):")  # before a Gymnasium id, as in gym.make("module:Id")
 COMMANDS = {words: reference for group in GROUPS.values() for words, reference in group.items()}
 
 
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        with _terminable(), _plugins(words):
+        with _terminable(), plugins_loaded(_take_plugins(words)):
             _run(words)
     except (KeyboardInterrupt, ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
@@ -106,33 +107,23 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextlib.contextmanager
-def _plugins(words: list[str]) -> Iterator[None]:
-    """Take `--plugin FILE` out of the words of any command, and load the files, here and in worker processes."""
-    files: list[str] = []
+def _take_plugins(words: list[str]) -> list[str]:
+    """Take `--plugin FILE` out of the words of any command, and the modules out of tasks of the form `module:Id`."""
+    plugins: list[str] = []
     for index in range(len(words) - 1, -1, -1):
         option, given, value = words[index].partition("=")
         if option == "--plugin":
             if not given and index + 1 == len(words):
                 raise ValueError("--plugin needs a value: the path of a .py file, or the name of a module")
-            files.insert(0, value if given else words.pop(index + 1))
+            plugins.insert(0, value if given else words.pop(index + 1))
             del words[index]
-    if not files:
-        yield
-        return
-    from pidm_nav.agents.registry import PLUGINS_VARIABLE, load_plugin
-
-    before = os.environ.get(PLUGINS_VARIABLE)
-    for file in files:
-        load_plugin(file)
-    paths = [str(Path(file).resolve()) if file.endswith(".py") else file for file in files]
-    os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *paths])
-    try:
-        yield
-    finally:
-        os.environ.pop(PLUGINS_VARIABLE)
-        if before is not None:
-            os.environ[PLUGINS_VARIABLE] = before
+    option = ""
+    for index, word in enumerate(words):
+        option = word.partition("=")[0] if word.startswith("--") else option
+        if option in ("--task", "--tasks"):
+            plugins += [module for _, module in MODULE.findall(word)]
+            words[index] = MODULE.sub(r"\1", word)
+    return plugins
 
 
 def load_command(words: str) -> Any:
