@@ -266,7 +266,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
 
     def save(self, folder: str | Path) -> Path:
         """Write weights, memory and description into a folder that `load_agent` reads."""
-        from pidm_nav.agents.checkpoint import save_agent
+        from pidm_nav.agents.checkpoint import save_agent  # noqa: PLC0415  which imports this module
 
         return save_agent(self, folder)
 

@@ -39,7 +39,7 @@ def journal(
             whole = re.findall(r'^(\{"step": (\d{1,10}),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
             write_text(path, "".join(f"{line}\n" for line, step in whole if int(step) <= first))
             with suppress(ImportError):
-                from torch.utils.tensorboard import SummaryWriter
+                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  if it is installed
 
                 board = stack.enter_context(SummaryWriter(str(folder / TENSORBOARD), purge_step=first))
 

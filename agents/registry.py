@@ -68,7 +68,7 @@ def find_part(kind: str, name: str | type[Any], plugin: str = "") -> type[Any]:
     if name not in known:
         hint = suggestion(name, known, f"choose one of {', '.join(known)}")
         if plugin:
-            hint = f"it was made with the plugin '{plugin}': load that first (load_plugin, or --plugin)"
+            hint = f"it was made with the plugin '{plugin}': load that first with load_plugin"
         raise ValueError(f"no {kind} is called '{name}': {hint}")
     return known[name]
 

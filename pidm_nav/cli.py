@@ -14,21 +14,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
+
+import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    StructConstructorSpec,
+    StructTypeInfo,
+)
+from tyro.extras import SubcommandApp
 
 from pidm_nav.console import printable, say
 from pidm_nav.limits import suggestion
 from pidm_nav.plugins import plugins_loaded
 from pidm_nav.version import __version__
-
-if TYPE_CHECKING:
-    from tyro.constructors import (
-        ConstructorRegistry,
-        PrimitiveConstructorSpec,
-        PrimitiveTypeInfo,
-        StructConstructorSpec,
-        StructTypeInfo,
-    )
 
 GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
     "Start here": {
@@ -163,8 +164,6 @@ def _run(words: list[str]) -> None:
 
 def _call(words: str, arguments: list[str]) -> None:
     """Parse the arguments by the fields of the command's dataclass, and run it."""
-    import tyro
-
     command = load_command(words)
     if hasattr(command, "form"):  # its options depend on what is chosen with one of them
         command = command.form(arguments)
@@ -180,13 +179,17 @@ def _call(words: str, arguments: list[str]) -> None:
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         parsed.run()
-    except ValueError as error:  # the library names arguments, and a person gave options
+    except (ValueError, OSError) as error:  # the library names arguments, and a person gave options
+        if isinstance(error, OSError) and error.errno is not None:  # the system's
+            raise
         raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
 
 
 def _with_options(sentence: str, names: list[str]) -> str:
     """Return a sentence in which arguments that are options of the command are called by their options."""
+    sentence = sentence.replace("overwrite=True", "--force").replace("with load_plugin", "with --plugin")
     for name in names:
+        sentence = sentence.replace(f"{name}=True", f"--{name}")
         option, place = f"--{name.replace('_', '-')}", rf"(?<![\w-]){name}\b"
         sentence = re.sub(place if "_" in name else rf"^{name}(?= is )", option, sentence)
     return sentence
@@ -194,9 +197,6 @@ def _with_options(sentence: str, names: list[str]) -> str:
 
 def _optional_options() -> ConstructorRegistry:
     """Let help texts say nothing of None where an option has no value by default: its description says what is done."""
-    import tyro
-    from tyro.constructors import ConstructorRegistry, StructConstructorSpec
-
     registry = ConstructorRegistry()
     registry.primitive_rule(_list_rule)
     asked: list[StructTypeInfo] = []
@@ -220,9 +220,6 @@ def _optional_options() -> ConstructorRegistry:
 
 def _list_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Read options with several values that are separated by commas, by spaces or by both."""
-    import tyro
-    from tyro.constructors import PrimitiveConstructorSpec
-
     kind, *rest = get_args(info.type) or (None,)
     if get_origin(info.type) is not tuple or rest != [...] or tyro.conf.Positional in info.markers:
         return None
@@ -264,8 +261,6 @@ def _unboxed(box: str) -> str:
 
 def _print_completion(shell: str) -> None:
     """Print a script that lets a shell complete commands and options."""
-    from tyro.extras import SubcommandApp
-
     if shell not in ("bash", "zsh"):
         raise ValueError(f"there is no completion for '{shell}': give bash or zsh, as in pidm-nav completion bash")
     apps = {"": SubcommandApp()}

@@ -427,7 +427,7 @@ def test_bad_input_is_one_sentence(tmp_path, files, demos):
     with refused("agent is bc"):
         run("field", "--demos", files["maze"], "--agent", tmp_path / "bc", "--out", tmp_path)
     (tmp_path / "file").touch()
-    with refused("cannot write to", "choose another --out"):
+    with refused("cannot write to", "choose another folder"):
         run("gap", "--demos", files["zigzag"], "--out", tmp_path / "file")
     with refused("no demonstrations given"):
         run("gap", "--demos", "--out", tmp_path)

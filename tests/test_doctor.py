@@ -107,7 +107,7 @@ def test_missing_torch_is_told(tmp_path, monkeypatch):
     assert not found(tmp_path)["torch"].found
 
 
-@pytest.mark.parametrize("words", ["record --task maze", "record --list-devices", "play --task maze"])
+@pytest.mark.parametrize("words", ["record --task maze", "record --list-controllers", "play --task maze"])
 def test_pygame_in_the_place_of_pygame_ce_is_told_with_the_cure(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pygame", ModuleType("pygame"))  # what is left of it when one is uninstalled

@@ -164,7 +164,7 @@ def check_id(dataset_id: str, force: bool = True) -> None:
     if not (_store() / dataset_id).resolve().is_relative_to(_store().resolve()):
         raise ValueError(f"Minari's '{dataset_id}' is a link that leads out of '{_store()}': choose another id")
     if not force and (_store() / dataset_id).exists():
-        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
+        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or force=True to replace it")
 
 
 def _checksum(written: Written, episodes: Iterable[Episode]) -> str:
