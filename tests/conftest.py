@@ -97,6 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> "Iterator[Server]":
     """A studio that works in `folder`."""
+    pytest.importorskip("torch")
     from studio_server import Server
 
     made = Server(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -279,6 +280,8 @@ def _origin(dataset_id: str, metadata: Metadata) -> Origin:
 def _environment(dataset: DemoDataset) -> dict[str, Any]:
     """Return the environment that Minari keeps with the dataset, and spaces of their own where it has others."""
     shape, images = dataset[0].observations.shape[1:], dataset[0].observations.ndim == 4
+    if images and "jpeg_encoding" not in inspect.signature(_import_minari().create_dataset_from_buffers).parameters:
+        raise ValueError("Minari 0.5.3 keeps images as JPEGs, which are not the same: update it, or write an .npz file")
     kept: dict[str, Any] = {"jpeg_encoding": False} if images else {}  # it would change the pixels
     low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
     kept["observation_space"] = gym.spaces.Box(low, high, shape, dtype)

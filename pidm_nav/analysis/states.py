@@ -145,10 +145,10 @@ def k_means(points: Floats, clusters: int, rng: np.random.Generator) -> Floats:
     for _ in range(clusters - 1):
         distance = np.minimum(distance, ((points - points[first[-1]]) ** 2).sum(axis=1))
         first.append(int(rng.choice(len(points), p=distance / distance.sum())))
-    centers, owner = points[first], None
+    centers, owner = points[first], np.full(len(points), -1)
     for _ in range(300):
         before, owner = owner, nearest(points, centers)
-        if before is not None and np.array_equal(owner, before):
+        if np.array_equal(owner, before):
             break
         count = np.bincount(owner, minlength=clusters)[:, None]
         total = np.stack([np.bincount(owner, column, clusters) for column in points.T], axis=1)
