@@ -223,25 +223,6 @@ def test_type_checkers_know_every_public_name_and_no_other(tmp_path: Path) -> No
     assert 'Module "pidm_nav" has no attribute "nonsense"' in told[1]
 
 
-WINDOWS = """
-import asyncio, os, signal, sys
-sys.modules["resource"] = sys.modules["fcntl"] = None
-for name in ("SIGKILL", "SIGALRM", "SIGXFSZ", "SIGUSR1"):
-    vars(signal).pop(name)
-for name in ("mkfifo", "pidfd_open"):
-    vars(os).pop(name, None)
-import pytest
-sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:xdist"]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="this is Windows")
-def test_every_test_module_can_be_collected_without_what_only_unix_has() -> None:
-    ended = subprocess.run([sys.executable, "-c", WINDOWS], cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-2000:]
-
-
 def test_the_version_is_said_once() -> None:
     from importlib.metadata import version
 
