@@ -15,6 +15,7 @@ from pidm_nav.agents.corrective import CorrectiveBC, CorrectiveConfig
 from pidm_nav.agents.dagger import dagger
 from pidm_nav.agents.diffusion import Diffusion, DiffusionConfig
 from pidm_nav.agents.fit import Fit
+from pidm_nav.agents.hub import push_to_hub
 from pidm_nav.agents.idm import DeltaIDM, InverseDynamics, LinearIDM, StateIDM
 from pidm_nav.agents.learned import Learned
 from pidm_nav.agents.parts import PIDMConfig, PredictiveAgent
@@ -73,6 +74,7 @@ __all__ = [
     "dagger",
     "load_agent",
     "load_plugin",
+    "push_to_hub",
     "register",
     "train",
 ]

@@ -55,6 +55,7 @@ from pidm_nav.tasks import TASKS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from typing_extensions import Self  # Python 3.10 has none in typing
 
     from pidm_nav.agents.train import Spaces
 
@@ -269,6 +270,22 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         from pidm_nav.agents.checkpoint import save_agent  # noqa: PLC0415  which imports this module
 
         return save_agent(self, folder)
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """Write the agent as an ONNX file, whose inputs and outputs `pidm_nav.agents.export` names."""
+        from pidm_nav.agents.export import to_onnx  # noqa: PLC0415  which imports this module
+
+        return to_onnx(self, path)
+
+    @classmethod
+    def load(cls, folder: str | Path, **options: Any) -> Self:
+        """Load an agent of this class, as `load_agent` does."""
+        from pidm_nav.agents.checkpoint import load_agent  # noqa: PLC0415  which imports this module
+
+        agent = load_agent(folder, **options)
+        if not isinstance(agent, cls):
+            raise ValueError(f"'{folder}' holds a {type(agent).__name__}, not a {cls.__name__}: use load_agent")
+        return agent
 
     def plot(self) -> Figure:
         """Draw a few episodes of the agent in its task, where they take no time."""

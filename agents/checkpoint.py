@@ -24,6 +24,7 @@ from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
 from pidm_nav.agents.registry import KINDS, find_part, plugin_of
 from pidm_nav.agents.upgrade import upgrade
+from pidm_nav.demos.dataset import Source
 from pidm_nav.files import only_writer, write_bytes, write_json
 from pidm_nav.packaged import find_agent
 from pidm_nav.version import __version__
@@ -95,6 +96,9 @@ class AgentFile(msgspec.Struct, kw_only=True):
     env_kwargs: dict[str, Any] = {}
     data: dict[str, Any] = {}
     training: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        Source(env_kwargs=self.env_kwargs)  # refuses a map that is the name of a file
 
 
 DESCRIBED = ("task", "env_kwargs", "data", "training")
@@ -198,7 +202,8 @@ def load_agent(
     """Load an agent, ready to act.
 
     Args:
-        folder: where `save` or `train` wrote it, or the name of one that comes with the package, such as `maze/pidm`.
+        folder: where `save` or `train` wrote it, the name of one that comes with the package, such as `maze/pidm`, or
+            `hf://OWNER/NAME[/FOLDER][@REVISION]` on the Hugging Face Hub.
         observation_space: refuse an agent that was trained for another one.
         action_space: the same for its actions.
         encoder: needed again if the agent was made with an encoder of the user's own.

@@ -17,6 +17,7 @@ from pidm_nav.agents.train import train
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.failed import without_failed
+from pidm_nav.demos.formats import load_demos
 from pidm_nav.limits import check_number
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.rollouts.rollout import Policy, Rollout, Rows, act, check_policy
@@ -29,7 +30,7 @@ STUDENTS = ("bc", "retrieval-bc")
 
 def dagger(
     agent: str,
-    dataset: DemoDataset,
+    dataset: DemoDataset | str | Path,
     rounds: int = 5,
     expert: str | Policy | None = None,
     out: str | Path | None = None,
@@ -44,7 +45,8 @@ def dagger(
 
     Args:
         agent: bc or retrieval-bc.
-        dataset: demonstrations to begin with, best of the same expert: those of others may contradict its actions.
+        dataset: demonstrations to begin with, or what `load_demos` takes, best of the same expert: those of others may
+            contradict its actions.
         rounds: how often the agent plays; it is trained once more often.
         expert: anything with `predict`, or the name of an expert; by default the task's first, which in 2D is astar.
         out: folder for the agent.
@@ -56,6 +58,7 @@ def dagger(
     check_number("the number of rounds", rounds, 1, 1000)
     if out is not None and not overwrite and (Path(out) / DESCRIPTION).exists():
         raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite=True")
+    dataset = load_demos(dataset)
     task, arguments = find_task(dataset.task), dataset.env_kwargs
     if expert is None or isinstance(expert, str):
         expert = make_expert(expert, task.layout(arguments) or task if "layout" in arguments else task)

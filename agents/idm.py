@@ -68,7 +68,7 @@ class InverseDynamics(nn.Module):
         """Return (N, K) which of several horizons it is, or (N, 0) if there is only one."""
         if self.num_horizons == 1:
             return now[:, :0]
-        index = torch.as_tensor(horizon, device=now.device).expand(len(now))
+        index = torch.as_tensor(horizon, device=now.device).expand(now.shape[0])  # not len: it is traced
         return nn.functional.one_hot(index, self.num_horizons).to(now.dtype)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +26,63 @@ NOTE = {
 }
 
 
+def import_wandb() -> Any:
+    """Return the client of Weights & Biases."""
+    try:
+        import wandb
+    except ImportError:
+        raise ModuleNotFoundError("logging to Weights & Biases needs its package: pip install wandb") from None
+    return wandb
+
+
+@dataclass(frozen=True)
+class WandbLog:
+    """Sends log entries to Weights & Biases, one run for each name; it can be the `on_log` of a sweep."""
+
+    project: str
+    options: Mapping[str, Any]  # of the command, shown with the run
+
+    def __call__(self, name: object, entry: dict[str, float]) -> None:
+        """Log an entry; the first of a name begins its run."""
+        wandb = import_wandb()
+        try:
+            if wandb.run is None or wandb.run.name != str(name):
+                wandb.finish()
+                run = wandb.init(project=self.project, name=str(name), config=dict(self.options))
+                run.define_metric("*", step_metric="step")  # not W&B's own step, as DAgger counts from 0 in each round
+            wandb.log(entry)
+        except wandb.Error as error:
+            raise ValueError(f"--wandb {self.project} cannot be logged to ({error}): try wandb login") from error
+
+    def close(self) -> None:
+        """End the run; a sweep does it after each job."""
+        import_wandb().finish()
+
+
 @contextmanager
 def journal(
     folder: Path | None, name: str, steps: int, first: int, progress: bool, on_log: OnLog | None
 ) -> Iterator[Callable[[int, dict[str, float]], None]]:
     """Yield the function that logs the losses and scores after a step; entries after step `first` are dropped."""
     began, shown, latest = time.perf_counter(), first, dict[str, float]()
-    with ExitStack() as stack:
-        advance = stack.enter_context(progress_bar(f"training {name}", steps, first, progress))
-        board: Any = None
+    with progress_bar(f"training {name}", steps, first, progress) as advance:
+        board: Board | None = None
         if folder is not None:
             path = folder / LOSSES
             text = path.read_text(encoding="utf-8", errors="replace") if first and path.exists() else ""
             whole = re.findall(r'^(\{"step": (\d{1,10}),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
             write_text(path, "".join(f"{line}\n" for line, step in whole if int(step) <= first))
             with suppress(ImportError):
-                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  if it is installed
-
-                board = stack.enter_context(SummaryWriter(str(folder / TENSORBOARD), purge_step=first))
+                board = Board(folder / TENSORBOARD, first)
 
         def write(step: int, entry: dict[str, float]) -> None:
             nonlocal shown
             seconds = time.perf_counter() - began
             if folder is not None:
-                _append(folder / LOSSES, json.dumps({"step": step, **entry, "seconds": round(seconds, 3)}))
-            for key, value in entry.items() if board is not None else ():
-                board.add_scalar(key, value, step)
+                line = json.dumps({"step": step, **entry, "seconds": round(seconds, 3)})
+                _append(folder / LOSSES, f"{line}\n".encode())
+            if board is not None:
+                board.write(step, entry)
             if on_log is not None:
                 on_log({"step": step, **entry})
             latest.update(entry)  # a score stays until there is another
@@ -60,12 +93,38 @@ def journal(
         yield write
 
 
-def _append(path: Path, line: str) -> None:
-    """Add a line to a text file, as a whole or not at all."""
+class Board:
+    """TensorBoard's file of scalars, written without the thread of its own writer, whose errors nobody could catch."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary, self._pack = Event, Summary, RecordWriter
+        folder.mkdir(exist_ok=True)
+        self.path = folder / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{os.getpid()}"
+        self.path.touch()
+        self._add(file_version="brain.Event:2")
+        self._add(step=first, session_log=SessionLog(status=SessionLog.START))  # what came later was lost in a kill
+
+    def write(self, step: int, entry: dict[str, float]) -> None:
+        """Add the scalars of a step."""
+        values = [self._summary.Value(tag=key, simple_value=value) for key, value in entry.items()]
+        self._add(step=step, summary=self._summary(value=values))
+
+    def _add(self, **content: Any) -> None:
+        record = io.BytesIO()
+        self._pack(record).write(self._event(wall_time=time.time(), **content).SerializeToString())
+        _append(self.path, record.getvalue())
+
+
+def _append(path: Path, content: bytes) -> None:
+    """Add to a file, as a whole or not at all."""
     size = path.stat().st_size
     try:
         with path.open("ab") as file:
-            file.write(f"{line}\n".encode())
+            file.write(content)
     except OSError as error:
         os.truncate(path, size)
         raise OSError(f"cannot write '{path}' ({error.strerror}): make room for it and start again") from None

@@ -65,6 +65,8 @@ def find_part(kind: str, name: str | type[Any], plugin: str = "") -> type[Any]:
             raise ValueError(f"{name.__name__} is no {kind}: give a class that is")
         return name
     known = KINDS[kind]
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} stands where the {kind}'s name should: give one such as {next(iter(known))}")
     if name not in known:
         hint = suggestion(name, known, f"choose one of {', '.join(known)}")
         if plugin:

@@ -29,8 +29,10 @@ from pidm_nav.agents.fit import Fit
 from pidm_nav.agents.journal import LOSSES, TENSORBOARD, OnLog, journal
 from pidm_nav.agents.registry import find_part, source_hash
 from pidm_nav.agents.tensors import load_tensors, save_tensors
+from pidm_nav.console import say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.failed import Failed, without_failed
+from pidm_nav.demos.formats import load_demos
 from pidm_nav.files import only_writer, writable_folder
 from pidm_nav.limits import MAX_EPISODES, check_number
 from pidm_nav.rollouts.evaluation import evaluate
@@ -88,12 +90,12 @@ def dataset_spaces(dataset: DemoDataset) -> Spaces:
 
 def train(
     agent: str | type[Agent],
-    dataset: DemoDataset,
+    dataset: DemoDataset | str | Path,
     preset: str | Preset | None = None,
     out: str | Path | None = None,
     *,
-    predictor_data: DemoDataset | None = None,
-    idm_data: DemoDataset | None = None,
+    predictor_data: DemoDataset | str | Path | None = None,
+    idm_data: DemoDataset | str | Path | None = None,
     failed: Failed | None = None,
     encoder: nn.Module | None = None,
     env_spaces: Spaces | None = None,
@@ -109,7 +111,7 @@ def train(
 
     Args:
         agent: a name in `AGENTS`, or a class derived from `Agent`.
-        dataset: expert demonstrations of one task.
+        dataset: expert demonstrations of one task, or what `load_demos` takes, such as `maze/human-like`.
         preset: the name of one of the agent's presets, or all settings; see `choose_preset` for the default.
         out: folder for the agent, its checkpoints and its losses; a run that was killed there is resumed.
         predictor_data: more demonstrations of the task for PIDM's predictor, which does not use their actions.
@@ -133,6 +135,8 @@ def train(
             from the preset, e.g. `steps=500, horizons=(1, 6), predictor=Neighbors(k=5)`.
     """
     kind: type[Agent] = find_part("agent", agent)
+    dataset = load_demos(dataset)
+    predictor_data, idm_data = (None if each is None else load_demos(each) for each in (predictor_data, idm_data))
     if isinstance(preset, Preset):
         chosen = preset.changed(**settings)
     else:
@@ -184,6 +188,8 @@ def _run(
             other = "an unfinished training run of another agent, configuration, dataset or code"
             raise ValueError(f"{folder} holds {other}: choose another folder or delete {STATE_FILE}")
         run.resume(tensors)
+        if progress:
+            say(f"the run in {folder} was stopped: it resumes at step {run.steps:,} of {config.steps:,}")
     scored = {config.steps * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)} if score else ()
     with journal(folder, agent.name, config.steps, run.steps, progress, on_log) as log:
         for batch in run.batches():
@@ -314,6 +320,7 @@ def _describe(data: TrainingData, preset: Preset) -> dict[str, Any]:
     description = {"task": demos.task, "env_kwargs": demos.env_kwargs, "training": asdict(preset.training)}
     for name, sets in {"data": [demos], "predictor_data": data.predictor, "idm_data": data.idm}.items():
         for each in sets:
-            description[name] = {**asdict(each.summary()), "made_by": each.source.get("made_by", "unknown")}
+            made_by = each.source.get("made_by", "unknown")
+            description[name] = {**asdict(each.summary()), "made_by": made_by, "name": each.name, "sha256": each.sha256}
     plain: dict[str, Any] = json.loads(json.dumps(description))
     return plain

@@ -13,7 +13,6 @@ import argparse
 import time
 from typing import Any
 
-import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
@@ -38,7 +37,7 @@ def matrix_peak(size: int = 1024, repeats: int = 20) -> float:
 
 def measure(agent: str, preset: str, steps: int, peak: float) -> dict[str, Any]:
     """Return a row of the table."""
-    dataset = load_demos("maze/human-like").sample(5, np.random.default_rng(0))
+    dataset = load_demos("maze/human-like").sample(5, seed=0)
 
     def run(count: int) -> float:
         began = time.process_time()

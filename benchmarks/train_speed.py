@@ -16,7 +16,6 @@ import argparse
 import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -109,7 +108,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     clock = time.process_time if arguments.threads == 1 else time.perf_counter
-    dataset = load_demos(arguments.demos).sample(arguments.num_demos, np.random.default_rng(0))
+    dataset = load_demos(arguments.demos).sample(arguments.num_demos, seed=0)
     print(f"{len(dataset)} demonstrations, {dataset.num_steps} steps, {arguments.threads} thread(s)")
     fast, ratio = time_fast(dataset, arguments.threads, clock)
     plain = time_plain(dataset, arguments.limit, clock)

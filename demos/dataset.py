@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import msgspec
@@ -85,6 +86,7 @@ class DemoDataset(Plottable):
     task: str  # a task's name, "custom" for a map of one's own, or the id of any other environment
     episodes: tuple[Episode, ...]
     source: Mapping[str, Any] = field(default_factory=dict)  # JSON-plain: made_by, env_kwargs, version...
+    name: str = ""  # what they were loaded from, such as maze/human-like or my_demos.npz; no file keeps it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", task_name(self.task))
@@ -185,19 +187,41 @@ class DemoDataset(Plottable):
         first, *others = (part.get("env_kwargs", {}) for part in self.parts)
         return {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
 
-    def sample(self, n: int, rng: np.random.Generator) -> DemoDataset:
-        """Return `n` whole episodes, each at most once; equal generators give nested subsets for growing `n`."""
-        if not 1 <= n <= len(self):
-            raise ValueError(f"cannot sample {n} of {len(self)} episodes: choose 1 to {len(self)}")
-        return self[rng.permutation(len(self))[:n]]
+    def sample(self, n: int, rng: np.random.Generator | None = None, *, seed: int = 0) -> DemoDataset:
+        """Return `n` whole episodes, each at most once; equal seeds or generators give nested subsets for growing `n`.
 
-    def split(self, first: int | float, rng: np.random.Generator) -> tuple[DemoDataset, DemoDataset]:
+        Args:
+            n: the number of episodes.
+            rng: draws them; by default a generator of `seed`.
+            seed: the seed, where no generator is given.
+        """
+        if not isinstance(n, int | np.integer) or not 1 <= n <= len(self):
+            raise ValueError(f"cannot sample {n} of {len(self)} episodes: choose 1 to {len(self)}")
+        return self[self._shuffled(rng, seed)[:n]]
+
+    def split(
+        self, first: int | float, rng: np.random.Generator | None = None, *, seed: int = 0
+    ) -> tuple[DemoDataset, DemoDataset]:
         """Return two disjoint random parts: one of `first` episodes (a fraction if below 1), and the rest."""
-        size = round(first * len(self)) if isinstance(first, float) and first < 1 else int(first)
+        fraction = isinstance(first, float) and first < 1
+        size = (
+            round(first * len(self)) if fraction else int(first) if isinstance(first, float | int | np.integer) else 0
+        )
         if not 1 <= size < len(self):
             raise ValueError(f"cannot split {len(self)} episodes at {first}: both parts need at least one")
-        order = rng.permutation(len(self))
+        order = self._shuffled(rng, seed)
         return self[np.sort(order[:size])], self[np.sort(order[size:])]
+
+    def _shuffled(self, rng: Any, seed: int) -> NDArray[np.int64]:
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise ValueError(f"rng is {rng!r}: give np.random.default_rng(0), or seed=0")
+        return (np.random.default_rng(seed) if rng is None else rng).permutation(len(self))
+
+    def save(self, target: str | Path) -> None:
+        """Write a `.npz` or `.hdf5` file or `minari:ID`, as `save_demos` does."""
+        from pidm_nav.demos.formats import save_demos  # noqa: PLC0415  which imports this module
+
+        save_demos(self, target)
 
     @staticmethod
     def from_arrays(task: str, source: Mapping[str, Any] | None = None, **arrays: ArrayLike) -> DemoDataset:

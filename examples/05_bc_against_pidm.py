@@ -25,7 +25,7 @@ pool = load_demos(f"{arguments.task}/human-like")
 print(f"{arguments.task}, {arguments.num_demos} demonstrations, {steps} training steps")
 means: dict[str, list[float]] = {"bc": [], "pidm": []}
 for seed in range(seeds):
-    demos = pool.sample(arguments.num_demos, np.random.default_rng(seed))
+    demos = pool.sample(arguments.num_demos, seed=seed)
     for agent, scores in means.items():
         policy = train(agent, demos, steps=steps, seed=seed)
         result = evaluate(policy, arguments.task, episodes=50)

@@ -13,7 +13,7 @@ import gymnasium as gym
 
 from pidm_nav.rollouts.comparison import Comparison
 from pidm_nav.rollouts.episode import Episode
-from pidm_nav.rollouts.evaluation import EvalResult, evaluate
+from pidm_nav.rollouts.evaluation import EvalResult
 from pidm_nav.rollouts.rollout import Policy, Rollout, rollout
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
 from pidm_nav.version import __version__
@@ -25,12 +25,14 @@ from pidm_nav.world2d.vector import NavVectorEnv
 if TYPE_CHECKING:  # so that type checkers know every name, and that there are no others
     from pidm_nav.agents import *  # noqa: F403
     from pidm_nav.demos import *  # noqa: F403
+    from pidm_nav.policies import evaluate
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import what `pidm_nav.demos` or `pidm_nav.agents` exports."""
+        """Import what `pidm_nav.demos`, `pidm_nav.policies` or `pidm_nav.agents` exports."""
         if name in __all__:
-            for module in map(import_module, ("pidm_nav.demos", "pidm_nav.agents")):  # the second only if need be
+            modules = ("pidm_nav.demos", "pidm_nav.policies", "pidm_nav.agents")
+            for module in map(import_module, modules):  # the later ones only if need be
                 if name in module.__all__:
                     return getattr(module, name)
         raise AttributeError(f"module 'pidm_nav' has no attribute '{name}'")
@@ -112,6 +114,7 @@ __all__ = [
     "load_plugin",
     "make_expert",
     "play",
+    "push_to_hub",
     "register",
     "rollout",
     "save_demos",

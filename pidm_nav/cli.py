@@ -12,8 +12,8 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Any, get_args, get_origin
 
 import tyro
@@ -24,55 +24,22 @@ from tyro.constructors import (
     StructConstructorSpec,
     StructTypeInfo,
 )
-from tyro.extras import SubcommandApp
 
-from pidm_nav.console import printable, say
+from pidm_nav.commands import COMMANDS, GROUPS, load_command
+from pidm_nav.commands.config import Config
+from pidm_nav.console import printable, say, say_command, wrapped
 from pidm_nav.limits import suggestion
 from pidm_nav.plugins import plugins_loaded
 from pidm_nav.version import __version__
 
-GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
-    "Start here": {
-        "quickstart": "experiments:Quickstart",
-        "doctor": "doctor:Doctor",
-        "play": "record:Play",
-        "studio": "studio:Studio",
-    },
-    "Make demonstrations": {
-        "record": "record:Record",
-        "collect": "demos:Collect",
-        "demos info": "demos:Info",
-        "demos convert": "demos:Convert",
-        "demos edit": "demos:Edit",
-        "demos replay": "demos:Replay",
-        "demos plot": "demos:Plot",
-    },
-    "Train and evaluate": {
-        "train": "train:Train",
-        "evaluate": "evaluate:Evaluate",
-        "agents": "evaluate:Agents",
-    },
-    "Reproduce the paper": {
-        "sweep": "experiments:Sweep",
-        "report": "experiments:Report",
-    },
-    "See why": {
-        "analyze gap": "analysis:Gap",
-        "analyze field": "analysis:Field",
-        "analyze predictor": "analysis:Predictor",
-        "analyze horizon": "analysis:Horizon",
-        "analyze theory": "analysis:Theory",
-    },
-}
 PLAINER = {  # what the parser says, and how it is told
     r"^Error parsing ([A-Z]\w*: )?": "",
-    r"(invalid literal for int|no type matching INT )[^']*('.*').*": r"\2 is not a whole number",
-    r"(could not convert string to float|no type matching FLOAT )[^']*('.*').*": r"\2 is not a number",
+    r"(invalid literal for int|no type matching INT )[^']*('[^']*'?).*": r"\2 is not a whole number",
+    r"(could not convert string to float|no type matching FLOAT )[^']*('[^']*'?).*": r"\2 is not a number",
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
     r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }
 MODULE = re.compile(r"(^|[=,\s])([A-Za-z_][\w.]*):")  # before a Gymnasium id, as in gym.make("module:Id")
-COMMANDS = {words: reference for group in GROUPS.values() for words, reference in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -87,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         stopped = isinstance(error, KeyboardInterrupt)
-        print("stopped" if stopped else f"error: {_sentence(error)}", file=sys.stderr)
+        told = "stopped" if stopped else f"error: {_sentence(error)}"
+        print(wrapped(told, get_terminal_size().columns) if sys.stderr.isatty() else told, file=sys.stderr)
         sys.exit(128 + (error.args or (signal.SIGINT,))[0] if stopped else 2)
 
 
@@ -127,12 +95,6 @@ def _take_plugins(words: list[str]) -> list[str]:
     return plugins
 
 
-def load_command(words: str) -> Any:
-    """Import the dataclass of a command."""
-    module, _, name = COMMANDS[words].partition(":")
-    return getattr(import_module(f"pidm_nav.commands.{module}"), name)
-
-
 def describe(command: Any) -> tuple[str, str]:
     """Return the first clause of a command's docstring, and its example."""
     about, _, example = (command.__doc__ or "").partition("Example:")
@@ -148,8 +110,6 @@ def _run(words: list[str]) -> None:
         print(f"pidm-nav {__version__}")
     elif first in ("", "-h", "--help"):
         _overview(list(COMMANDS))
-    elif first == "completion":
-        _print_completion(" ".join(words[1:]))
     elif both in COMMANDS:
         _call(both, words[2:])
     elif first in COMMANDS:
@@ -165,24 +125,31 @@ def _run(words: list[str]) -> None:
 def _call(words: str, arguments: list[str]) -> None:
     """Parse the arguments by the fields of the command's dataclass, and run it."""
     command = load_command(words)
-    if hasattr(command, "form"):  # its options depend on what is chosen with one of them
-        command = command.form(arguments)
-    description = inspect.cleandoc(command.__doc__)
+    config = Config(arguments if "config" in command.__dataclass_fields__ else [])
+    arguments = [*config.words, *arguments]
+    with config.named_in_errors():
+        if hasattr(command, "form"):  # its options depend on what is chosen with one of them
+            command = command.form(arguments)
+        parsed = _parse(words, command, arguments)
+        warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+        try:
+            parsed.run()
+        except (ValueError, OSError) as error:  # the library names arguments, and a person gave options
+            if isinstance(error, OSError) and error.errno is not None:  # the system's
+                raise
+            raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
+
+
+def _parse(words: str, command: Any, arguments: list[str]) -> Any:
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told), _optional_options():
-            parsed = tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments)
+            description = inspect.cleandoc(command.__doc__)
+            return tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments)
     except SystemExit as end:
         if not end.code:  # --help
             raise
         raise ValueError(_unboxed(told.getvalue())) from None
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
-    try:
-        parsed.run()
-    except (ValueError, OSError) as error:  # the library names arguments, and a person gave options
-        if isinstance(error, OSError) and error.errno is not None:  # the system's
-            raise
-        raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
 
 
 def _with_options(sentence: str, names: list[str]) -> str:
@@ -196,7 +163,7 @@ def _with_options(sentence: str, names: list[str]) -> str:
 
 
 def _optional_options() -> ConstructorRegistry:
-    """Let help texts say nothing of None where an option has no value by default: its description says what is done."""
+    """Let help texts name no default where an option has no value by default: its description says what is done."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_list_rule)
     asked: list[StructTypeInfo] = []
@@ -210,9 +177,15 @@ def _optional_options() -> ConstructorRegistry:
         asked.clear()
         if not isinstance(spec, StructConstructorSpec):
             return None
-        unset = tyro.conf.arg(help_behavior_hint="")
-        optional: Any = lambda kind: Annotated[kind, tyro.conf.DisallowNone, unset]  # noqa: E731
-        changed = (replace(each, type=optional(each.type)) if each.default is None else each for each in spec.fields)
+        quiet = tyro.conf.arg(help_behavior_hint="")
+        changed = []
+        for each in spec.fields:
+            kind: Any = each.type
+            if each.default is None:
+                kind = Annotated[kind, tyro.conf.DisallowNone]
+            if each.default is None or each.default == ():
+                kind = Annotated[kind, quiet]
+            changed.append(replace(each, type=kind))
         return replace(spec, fields=tuple(changed))
 
     return registry
@@ -259,20 +232,6 @@ def _unboxed(box: str) -> str:
     return f"{text}: did you mean {meant[1]}?" if meant else text
 
 
-def _print_completion(shell: str) -> None:
-    """Print a script that lets a shell complete commands and options."""
-    if shell not in ("bash", "zsh"):
-        raise ValueError(f"there is no completion for '{shell}': give bash or zsh, as in pidm-nav completion bash")
-    apps = {"": SubcommandApp()}
-    for words in COMMANDS:
-        family, _, name = words.rpartition(" ")
-        if family not in apps:
-            apps[family] = apps[""].command(SubcommandApp(), name=family)
-        command = load_command(words)
-        apps[family].command(command.form(["--help"]) if hasattr(command, "form") else command, name=name)
-    apps[""].cli(prog="pidm-nav", args=["--tyro-print-completion", shell])
-
-
 def _overview(names: list[str]) -> None:
     """Print the commands by what a person wants to do, each with an example."""
     say("pidm-nav: does predicting the future help your policy?\n", style="bold")
@@ -282,8 +241,8 @@ def _overview(names: list[str]) -> None:
             say(title, style="bold")
         for words in shown:
             summary, example = describe(load_command(words))
-            say(f"  {words:<18}{summary}")
-            say(f"  {'':<18}{example}", style="dim")
+            say(f"  {words:<18}{summary}", indent=20)
+            say_command(example, indent=20, style="dim")
     say("\n'pidm-nav COMMAND --help' shows the options of a command. Every command also takes")
     say("--plugin FILE, a Python file that registers agents or environments of yours, and")
     say("--debug, which shows the traceback of an error.")
@@ -298,7 +257,7 @@ def _sentence(error: BaseException) -> str:
 
 def _shortened(text: str, most: int = 1000) -> str:
     """Return a text without its middle where it is long: nobody wants to read a whole value that was refused."""
-    text = re.sub(r"\S{200,}", lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
+    text = re.sub(r"\S{200,}|'[^']{200,}'", lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
     return text if len(text) <= most else f"{text[: most - 300]} ... {text[-280:]}"
 
 

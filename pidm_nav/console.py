@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
@@ -16,17 +17,39 @@ Advance = Callable[..., None]
 """Called as advance(steps, note="...") whenever work is done."""
 
 
+_drawn_on: list[Console] = []  # the terminal that a progress bar is drawn on, which must print what is said meanwhile
+
+
 def console(stderr: bool = False) -> Console:
     """Return the terminal; where the output is a file or a pipe, lines are wide enough for tables."""
     from rich.console import Console
 
     terminal = Console(stderr=stderr, highlight=False, soft_wrap=True)
-    return terminal if terminal.is_terminal else Console(stderr=stderr, width=160, highlight=False, soft_wrap=True)
+    if not terminal.is_terminal:
+        return Console(stderr=stderr, width=160, highlight=False, soft_wrap=True)
+    return _drawn_on[-1] if _drawn_on else terminal
 
 
-def say(text: str, style: str | None = None) -> None:
-    """Print a line of plain text; square brackets in it are printed as they are."""
-    console().print(printable(text), style=style, markup=False)
+def say(text: str, style: str | None = None, indent: int = 0) -> None:
+    """Print plain text, in a terminal wrapped at words and with all but the first line of each paragraph indented."""
+    terminal, text = console(), printable(text)
+    if terminal.is_terminal:
+        text = "\n".join(wrapped(line, terminal.width, " " * indent) for line in text.split("\n"))
+    terminal.print(text, style=style, markup=False)
+
+
+def say_command(command: str, indent: int = 2, style: str = "cyan") -> None:
+    """Print a shell command that can be copied and run, also where it takes several lines."""
+    terminal, text, margin = console(), printable(command), "\n" + " " * indent
+    if terminal.is_terminal:
+        text = wrapped(text, terminal.width - indent - 2, "  ").replace("\n", f" \\{margin}")
+    terminal.print(margin[1:] + text, style=style, markup=False)
+
+
+def wrapped(line: str, width: int, indent: str = "") -> str:
+    """Return a line broken between words only; spaces within it stay, as columns may be made of them."""
+    keep: Any = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
+    return textwrap.fill(line, max(width, 20), subsequent_indent=indent, **keep)
 
 
 def printable(text: str) -> str:
@@ -106,7 +129,7 @@ def progress_bar(
     note_column = TextColumn("{task.fields[note]}", markup=False)
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), note_column]
     settings: dict[str, Any] = {"console": terminal, "transient": True, "speed_estimate_period": 1800}
-    with Bar(*columns, TimeRemainingColumn(), **settings) as progress:
+    with Bar(*columns, TimeRemainingColumn(), **settings) as progress, _owning(terminal):
         bar = progress.add_task(printable(title), total=total, completed=done, note="")
 
         def advance(steps: int = 1, note: str | None = None) -> None:
@@ -114,6 +137,16 @@ def progress_bar(
             progress.update(bar, advance=steps, **fields)
 
         yield advance
+
+
+@contextmanager
+def _owning(terminal: Console) -> Iterator[None]:
+    """Let everything that is said inside the block be printed above the bar on this terminal."""
+    _drawn_on.append(terminal)
+    try:
+        yield
+    finally:
+        _drawn_on.remove(terminal)
 
 
 def _notebook_bar(title: str, total: int, done: int) -> Iterator[Advance]:

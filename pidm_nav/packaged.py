@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pidm_nav.hub import download, on_hub
 from pidm_nav.limits import suggestion
 
 
@@ -23,10 +24,12 @@ def packaged_agents() -> dict[str, dict[str, Any]]:
 
 
 def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
-    """Return the folder of an agent that is named by its folder or, if it comes with the package, as TASK/AGENT.
+    """Return the folder of an agent that is named by its folder, as TASK/AGENT of the package, or as hf://OWNER/NAME.
 
     The error for anything else suggests a name, which may also be one of the `others`.
     """
+    if on_hub(name):
+        return download(str(name), "model", ["agent.json", "weights-*.safetensors"])
     path = Path(name)
     if path.is_dir():
         return path

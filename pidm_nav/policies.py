@@ -3,16 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
 
 from pidm_nav.demos.experts import EXPERTS, make_expert
 from pidm_nav.demos.recorder.players import Rival
 from pidm_nav.packaged import find_agent
+from pidm_nav.rollouts import evaluation
 from pidm_nav.rollouts.rollout import Policy
-from pidm_nav.tasks import OBSERVED, Task
+from pidm_nav.seeds import TEST
+from pidm_nav.tasks import OBSERVED, Task, find_task, task_of
 
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
+
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    policy: Policy | str | Path,
+    task: str | Task | gym.Env[Any, Any] | None = None,
+    episodes: int = 50,
+    seed: int = TEST.start,
+    **options: Any,
+) -> evaluation.EvalResult:
+    """Evaluate a policy; episode i begins with `reset(seed=seed + i)`, whatever the policy.
+
+    Args:
+        policy: anything with `predict`; the folder of a trained agent, the name of a pretrained one such as
+            `maze/pidm`, or the name of an expert such as `astar`.
+        task: the name of a task, "custom" with `layout=` among the environment's arguments, any Gymnasium id, or an
+            environment, which plays the episodes one after the other and stays open; by default the task and the
+            arguments that the agent was trained with.
+        episodes: the number of episodes.
+        seed: the seed of the first episode; by default of those that no demonstration has (`pidm_nav.seeds`).
+        options: `metric`, `max_steps`, `film`, `progress` and `keep_episodes` as in
+            `pidm_nav.rollouts.evaluation.evaluate`, and the environment's arguments.
+    """
+    if isinstance(policy, str | Path) and str(policy) not in EXPERTS:
+        if hasattr(task, "predict") or (isinstance(task, str) and _is_agent(task) and not _is_agent(policy)):
+            raise ValueError(f"'{policy}' stands where the agent should: give evaluate(agent, task)")
+        policy = load_named(str(policy))
+    if task is None:
+        trained_on: dict[str, Any] = getattr(policy, "description", {})
+        if "task" not in trained_on:
+            raise ValueError("no task given, and the policy does not say what it was trained on: name a task")
+        task, options = trained_on["task"], {**trained_on.get("env_kwargs", {}), **options}
+    if isinstance(policy, str | Path):
+        known, arguments = task_of(task) if isinstance(task, gym.Env) else (find_task(task), options)
+        policy = named_expert(str(policy), known, arguments, seed)
+    return evaluation.evaluate(policy, task, episodes, seed, **options)
+
+
+def _is_agent(name: str | Path) -> bool:
+    try:
+        return find_agent(name).is_dir()
+    except OSError:
+        return False
 
 
 def load_named(name: str, device: str = "cpu") -> Agent:

@@ -91,10 +91,14 @@ class Task:
         options = {"disable_env_checker": True} | ({"render_mode": render_mode} if render_mode else {})
         env: gym.Env[Any, Any] = self._made(gym.make, max_steps, options, env_kwargs)
         try:
-            _check_env(env, self.name)
+            return self.plain(env)
         except ValueError:
             env.close()
             raise
+
+    def plain(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        """Check an environment of this task, and return it with observations that are rows of numbers or images."""
+        _check_env(env, self.name)
         seen = env.observation_space
         plain = isinstance(seen, spaces.Box) and (len(seen.shape) == 1 or _is_image(seen))
         return env if plain else gym.wrappers.FlattenObservation(env)
@@ -237,12 +241,23 @@ def find_task(name: str | Task, metric: Metric | None = None) -> Task:
     return replace(task, metric=metric)
 
 
-def _named_task(name: str) -> Task:
+def task_of(env: gym.Env[Any, Any]) -> tuple[Task, dict[str, Any]]:
+    """Return the task of an environment, and the arguments that it was made with, as far as both are known."""
+    inner, spec = env.unwrapped, env.spec
+    task, world = TASKS.get(getattr(inner, "title", "")), getattr(inner, "world", None)
+    if task is not None and task.world is not None and type(world) is resolve_name(task.world):
+        given = {name: getattr(world, name) for name in task.defaults if name != "task"}
+        return task, {name: value for name, value in given.items() if value != task.defaults[name]}
+    if spec is not None:
+        return find_task(spec.id), dict(spec.kwargs)
+    name = type(inner).__name__
+    return Task(name, name, name), {}
+
+
+def _named_task(name: Any) -> Task:
     if not isinstance(name, str):
-        raise ValueError(
-            f"{reprlib.repr(name)} is not the name of a task: rollouts make their own environments, so give an id; "
-            "register one with wrappers by gym.register('Mine-v0', function_that_makes_it)"
-        )
+        swapped = "; the policy comes before the task" if hasattr(name, "predict") else ""
+        raise ValueError(f"{reprlib.repr(name)} is not the name of a task: give a name or a Gymnasium id{swapped}")
     key = _plain(name.removeprefix("pidm_nav:"))
     for task in TASKS.values():
         if key in (_plain(task.name), _plain(task.env_id)):

@@ -6,8 +6,8 @@ import io
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,19 @@ def require_pygame_ce() -> str:
     return str(pygame.version.ver)
 
 
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Keep C libraries from printing to standard error inside the block, as SDL does about XDG_RUNTIME_DIR."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def require_display(instead: str) -> None:
     """Start pygame's display; where there is none, an OSError says what to do instead."""
     import pygame
@@ -42,7 +55,8 @@ def require_display(instead: str) -> None:
     named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
     if not sys.platform.startswith("linux") or os.environ.keys() & named:  # elsewhere SDL would print its own complaint
         with suppress(pygame.error):
-            pygame.display.init()
+            with quiet_libraries():
+                pygame.display.init()
             # Without a display, SDL may silently choose a driver that draws nowhere.
             if pygame.display.get_driver() != "offscreen" or "SDL_VIDEODRIVER" in os.environ:
                 return

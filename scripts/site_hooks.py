@@ -105,7 +105,7 @@ def _commands() -> str:
 
 def _help(words: str) -> str:
     told: Any = io.StringIO()
-    wide = patch.dict(os.environ, {"COLUMNS": "84", "NO_COLOR": "1", "TERM": "dumb"})
+    wide = patch.dict(os.environ, {"COLUMNS": "76", "NO_COLOR": "1", "TERM": "dumb"})
     with wide, contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
         main([*words.split(), "--help"])
     return "\n".join(line.rstrip() for line in told.getvalue().splitlines())

@@ -1,6 +1,9 @@
 """The command line: what it shows, and how it tells errors."""
 
 import ast
+import contextlib
+import io
+import os
 import re
 import shlex
 import shutil
@@ -158,25 +161,61 @@ def test_wrong_options_are_told_in_one_line(words, told, capsys):
     assert told in error
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands_and_options(shell, capsys):
     assert run("completion", shell) == 0
     script = capsys.readouterr().out
     assert all(word in script for words in COMMANDS for word in words.split())
-    assert "--learning-rate" in script  # one of those that depend on the agent
+    assert "learning-rate" in script  # one of those that depend on the agent
+    assert "four-room" in script and "zigzag/human-like" in script and "delta-pidm" in script
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_the_script_for_bash_completes(capsys):
-    run("completion", "bash")
-    asked = "COMP_WORDS=(pidm-nav demos re); COMP_CWORD=2; _tyro_pidm_nav; echo ${COMPREPLY[@]}"
-    ended = subprocess.run(["bash", "-c", f"{capsys.readouterr().out}\n{asked}"], capture_output=True, text=True)
-    assert ended.stdout.split() == ["replay"]
+@pytest.fixture(scope="module")
+def bash_script() -> str:
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash")
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        main(["completion", "bash"])
+    return told.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("words", "found", "absent"),
+    [
+        ("", ["train", "demos", "completion"], ["info"]),
+        ("demos re", ["replay"], ["report"]),
+        ("train --task ", ["maze", "tour-3d"], ["maze/pidm"]),
+        ("train --agent de", ["delta-pidm"], ["bc"]),
+        ("play --agent maze/", ["maze/pidm"], ["zigzag/pidm"]),
+        ("evaluate maze/pidm a", ["astar"], []),
+        ("evaluate --ep", ["--episodes"], ["--agent"]),
+        ("evaluate maze/pidm --video ", [], ["--episodes", "astar"]),  # what is left is files
+        ("demos info maze/", ["maze/human-like", "maze/astar"], []),
+        ("collect --expert ", ["astar", "human-like"], []),
+        ("train --horiz", ["--horizons"], []),
+        ("train --random", ["--random-play-steps"], []),
+        ("completion ", ["bash", "zsh", "fish"], []),
+    ],
+)
+def test_the_script_for_bash_completes(words, found, absent, bash_script):
+    given = ["pidm-nav", *words.split(" ")]
+    asked = f"COMP_WORDS=({' '.join(map(shlex.quote, given))}); COMP_CWORD={len(given) - 1}; _pidm_nav"
+    code = f'{bash_script}\n{asked}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    ended = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert set(found) <= set(ended.stdout.split()) and not set(absent) & set(ended.stdout.split())
 
 
 def test_other_shells_are_refused(capsys):
-    assert run("completion", "fish") == 2
-    assert "give bash or zsh" in capsys.readouterr().err
+    assert run("completion", "tcsh") == 2
+    assert "choose one of bash, fish, zsh" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_help_names_no_empty_default_and_no_panel_twice(words, capsys):
+    run(*words.split(), "--help")
+    shown = capsys.readouterr().out
+    assert "(default: )" not in shown and "options options" not in shown
 
 
 def test_error_is_one_sentence_on_stderr(capsys):
@@ -289,12 +328,12 @@ def test_overview_imports_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("value", ["x" * 5000, "x y " * 2000])
-def test_a_long_value_is_not_echoed_whole(capsys, value):
-    with pytest.raises(SystemExit):
-        main(["evaluate", value])
+@pytest.mark.parametrize("value", ["x" * 5000, "x y " * 2000, "9" * 5000])
+@pytest.mark.parametrize("words", ["evaluate", "evaluate maze/pidm --episodes", "evaluate maze/pidm --metric", "demos"])
+def test_a_long_value_is_not_echoed_whole(capsys, words, value):
+    assert run(*words.split(), value) == 2
     told = capsys.readouterr().err
-    assert told.startswith("error: ") and len(told) < 1100
+    assert told.startswith("error: ") and len(told) < 450
 
 
 @pytest.mark.parametrize("host", ["a\0b", "", "x" * 500, "a b"])
@@ -303,3 +342,11 @@ def test_an_impossible_host_is_one_sentence(capsys, host, tmp_path, monkeypatch)
     with pytest.raises(SystemExit) as ended:
         main(["studio", "--no-browser", "--host", host])
     assert ended.value.code == 2 and "--host is" in capsys.readouterr().err
+
+
+def test_control_c_during_imports_is_a_word(tmp_path):
+    (tmp_path / "gymnasium.py").write_text("import signal; signal.raise_signal(signal.SIGINT)")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"}
+    code = "from pidm_nav_command import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "stopped\n")

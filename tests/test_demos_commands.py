@@ -15,7 +15,7 @@ import pidm_nav
 from pidm_nav import PAPER_TASKS, evaluate, load_agent
 from pidm_nav.cli import main
 from pidm_nav.commands import demos as commands
-from pidm_nav.demos import DemoDataset, Episode, collect, edit_demos, load_demos, save_demos
+from pidm_nav.demos import DemoDataset, Episode, collect, edit_demos, load_demos, make_expert, save_demos
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.replay import check_demos, demo_states
 from pidm_nav.files import only_writer
@@ -740,3 +740,13 @@ def test_of_two_that_write_one_file_one_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "collect", collect_twice)
     main(words)
     assert told == [2] and len(load_demos(target)) == 1
+
+
+def test_info_shows_the_return_of_other_environments(tmp_path, capsys):
+    save_demos(collect(make_expert("play", "Pendulum-v1"), "Pendulum-v1", 2, max_steps=5), tmp_path / "p.npz")
+    main(["demos", "info", str(tmp_path / "p.npz"), "maze/astar"])
+    header, pendulum, maze = capsys.readouterr().out.splitlines()
+    mean = np.mean([episode.rewards.sum() for episode in load_demos(tmp_path / "p.npz")])
+    assert header.split()[-1] == "Return" and pendulum.split()[-1] == f"{mean:.4g}" and maze.split()[-1] == "–"
+    main(["demos", "info", "maze/astar"])
+    assert "Return" not in capsys.readouterr().out

@@ -1,6 +1,9 @@
 """The doctor: every check tells what it found, and an absence what it costs."""
 
 import builtins
+import os
+import re
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -12,7 +15,19 @@ from pidm_nav import __version__
 from pidm_nav.cli import main
 from pidm_nav.commands import doctor
 
-NAMES = ["pidm-nav", "Python", "torch", "pygame-ce", "folder", "display", "gamepad", "ffmpeg", *doctor.OPTIONAL]
+NAMES = [
+    "pidm-nav",
+    "Python",
+    "torch",
+    "pygame-ce",
+    "folder",
+    "display",
+    "gamepad",
+    "ffmpeg",
+    *doctor.EXTRAS,
+    "tensorboard",
+]
+PACKAGES = {package: name for name, (packages, _) in doctor.EXTRAS.items() for package in packages}
 
 
 def found(folder: Path) -> dict[str, doctor.Check]:
@@ -47,11 +62,21 @@ def lose(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(doctor, "version", lookup)
 
 
-@pytest.mark.parametrize("name", doctor.OPTIONAL)
+def test_every_extra_for_users_is_checked():
+    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert set(doctor.EXTRAS) == set(extras) - {"docs", "test", "dev"}
+    for name, (packages, _) in doctor.EXTRAS.items():
+        wanted = {re.split(r"[\[>=<]", each)[0].replace("_", "-") for each in extras[name]}
+        assert wanted <= set(packages)
+
+
+@pytest.mark.parametrize("name", [*PACKAGES, "tensorboard"])
 def test_missing_package_costs_something_and_can_be_installed(name, tmp_path, monkeypatch, capsys):
     lose(monkeypatch, name)
-    check = found(tmp_path)[name]
-    assert not check.found
+    check = found(tmp_path)[PACKAGES.get(name, name)]
+    assert not check.found and name in check.detail
     assert check.remedy.startswith("pip install ")
     main(["doctor"])
     shown = " ".join(capsys.readouterr().out.split())
@@ -63,7 +88,7 @@ def test_folder_of_a_packages_name_is_not_the_package(tmp_path, monkeypatch):
     (tmp_path / "ray").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     lose(monkeypatch, "ray")
-    assert not found(tmp_path)["ray"].found
+    assert not found(tmp_path)["cluster"].found
 
 
 def test_folder_that_is_not_there_or_writable(tmp_path):
@@ -73,12 +98,26 @@ def test_folder_that_is_not_there_or_writable(tmp_path):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="displays have names on Linux only")
-def test_no_display_on_linux(tmp_path, monkeypatch):
+def test_no_display_on_linux_offers_the_studio(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     check = found(tmp_path)["display"]
     assert not check.found
-    assert "record" in check.cost
+    assert "record" in check.cost and "pidm-nav studio" in check.remedy
+    monkeypatch.setattr(doctor, "version", lambda name: "1.0")
+    main(["doctor"])
+    assert "without a display: pidm-nav studio" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="displays have names on Linux only")
+@pytest.mark.parametrize("words", ["doctor", "play --task maze"])
+def test_libraries_print_nothing_of_their_own(words, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG", "SDL", "WAYLAND"))}
+    environment |= {"DISPLAY": ":77"}
+    command = [sys.executable, "-m", "pidm_nav.cli", *words.split()]
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert "XDG_RUNTIME_DIR" not in ended.stderr + ended.stdout
+    assert ended.returncode in (0, 2) and len(ended.stderr.splitlines()) == (ended.returncode == 2)
 
 
 def test_a_driver_that_draws_nowhere_is_no_display(tmp_path, monkeypatch):
@@ -128,4 +167,4 @@ def test_nothing_optional_is_imported(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", watch)
     doctor.examine(tmp_path)
-    assert not set(doctor.OPTIONAL) & set(seen)
+    assert not {"tensorboard", *PACKAGES} & set(seen)

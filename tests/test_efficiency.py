@@ -155,7 +155,7 @@ def test_the_maximum_is_the_tasks_and_not_the_agents_own(rng):
 def test_a_level_the_baseline_never_reaches_gives_a_lower_bound(rng):
     bc, pidm = flat([0.1, 0.2, 0.3], sizes=(1, 5, 50)), flat([0.5, 1.0, 1.0], sizes=(1, 5, 50), agent="pidm")
     ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng)
-    assert (ratio.bound, ratio.value, str(ratio)) == (">", 10, "> 10")
+    assert (ratio.bound, ratio.value, str(ratio)) == (">", 10, "more than 10")
     assert np.isnan(ratio.demos_baseline) and ratio.demos_agent == 5
     assert ratio.interval == (np.inf, np.inf)
 
@@ -163,7 +163,7 @@ def test_a_level_the_baseline_never_reaches_gives_a_lower_bound(rng):
 def test_a_level_the_agent_never_reaches_gives_an_upper_bound(rng):
     bc, pidm = flat([0.9, 1.0], sizes=(5, 50)), flat([0.1, 0.2], sizes=(5, 50), agent="pidm")
     ratio = efficiency_ratio(pidm, bc, 0.9, rng=rng)
-    assert (ratio.bound, str(ratio), ratio.interval) == ("<", "< 0.1", (0, 0))
+    assert (ratio.bound, str(ratio), ratio.interval) == ("<", "less than 0.1", (0, 0))
 
 
 def test_a_level_nobody_reaches_is_said_so(rng):

@@ -78,7 +78,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_the_wheel_holds_everything_inside_pidm_nav(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"pidm_nav"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"pidm_nav", "pidm_nav_command.py"}
     for top in ("pidm_nav", *BY_HAND):
         for source in (ROOT / top).rglob("*"):
             inside = source.relative_to(ROOT)
@@ -94,7 +94,7 @@ def test_the_wheel_holds_everything_inside_pidm_nav(wheel: zipfile.ZipFile) -> N
 
 def test_the_wheel_has_the_command_and_the_license(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
-    assert "pidm-nav = pidm_nav.cli:main" in wheel.read(entry_points).decode()
+    assert "pidm-nav = pidm_nav_command:main" in wheel.read(entry_points).decode()
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
 
 

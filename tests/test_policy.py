@@ -195,6 +195,7 @@ DAMAGES = {
     r"Expected `int` <= 10000000": lambda folder: edit(folder, observation_space=box(shape=[10**20])),
     "more than 10,000,000 numbers": lambda folder: edit(folder, observation_space=box(shape=[10**4, 10**4])),
     "is not one of this agent's": lambda folder: edit(folder, config={"layers": 3}),
+    "name the file of a map": lambda folder: edit(folder, task="custom", env_kwargs={"layout": "/etc/passwd"}),
     "are missing": lambda folder: next(folder.glob("weights-*")).unlink(),
     "no trained agent": lambda folder: (folder / "agent.json").unlink(),
     r"matching regex .* at `\$.weights`": lambda folder: edit(folder, weights="../outside.bin"),

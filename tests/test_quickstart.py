@@ -91,8 +91,9 @@ def test_page_needs_nothing_from_elsewhere(done):
     folder, _ = done
     page = (folder / "index.html").read_text(encoding="utf-8")
     sources = [source for source in re.findall(r'(?:src|href)="([^"]*)"', page) if not source.startswith("#")]
-    assert len(sources) == 2
+    assert len(sources) == 1
     assert all(source.startswith("data:image/") for source in sources)
+    assert page.count("data:image/gif") == 1  # both halves of the film show the same file
     assert "http" not in page
     assert "<script" not in page
     assert "<svg" in page
@@ -101,6 +102,22 @@ def test_page_needs_nothing_from_elsewhere(done):
     assert "<span>--task</span>" in page  # commands are not broken within options on a phone
     for name, value in (("Seeds", "0, 1"), ("Animation", "the middle one of 8 episodes")):
         assert re.search(f"<dt>{name}</dt><dd>{value}", page)
+
+
+@pytest.mark.parametrize(("width", "stacked"), [(390, True), (1366, False)])
+def test_the_film_is_stacked_on_a_phone(width, stacked, done):
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        try:
+            browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        except playwright.Error:
+            pytest.skip("there is no browser")
+        page = browser.new_page(viewport={"width": width, "height": 800})
+        page.goto((done[0] / "index.html").absolute().as_uri())
+        bc, pidm = (page.locator(".halves i").nth(index).bounding_box() for index in (0, 1))
+        browser.close()
+    assert bc["width"] > (300 if stacked else 380) and abs(bc["width"] / bc["height"] - 410 / 435) < 0.1
+    assert (pidm["y"] >= bc["y"] + bc["height"]) == stacked and (pidm["x"] > bc["x"]) != stacked
 
 
 def test_every_training_is_a_job_of_a_sweep(done):

@@ -134,6 +134,7 @@ def _parse(words: str, arguments: list[str]) -> None:
     if hasattr(command, "form"):  # its options depend on the demonstrations: a reader's own files are stood in for
         pairs = zip(["", *arguments], arguments, strict=False)
         arguments = ["maze/human-like" if before == "--demos" else argument for before, argument in pairs]
+        arguments += ["--task", "maze"] if "--config" in arguments else []  # which a reader's file would say
         command = command.form(arguments)
     with _optional_options():
         tyro.cli(command, args=arguments)

@@ -8,10 +8,12 @@ import subprocess
 from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pidm_nav import AStarExpert, Layout, collect, save_demos
 from pidm_nav.cli import main
 from pidm_nav.experiments import paper
 from pidm_nav.experiments.recipes import Recipe
@@ -76,7 +78,7 @@ def test_ratios_stand_beside_the_papers(made: Path) -> None:
     average = next(row for row in rows if row["task"] == "average" and row["level"] == "0.9")
     assert float(average["ratio"]) == 5 and float(average["paper"]) == 5.625
     text = (made / "tables" / "ratio-pidm-human-over-bc-human.md").read_text()
-    assert "| paper η(90%) | 4 | 2 | 4 | 4 | 3.5 |" in text and "> 10" in text
+    assert "| paper η(90%) | 4 | 2 | 4 | 4 | 3.5 |" in text and "more than 10" in text and "inf" not in text
 
 
 def test_scores_of_best_and_last_checkpoint(made: Path) -> None:
@@ -246,3 +248,24 @@ def test_any_agents_are_compared_and_folders_may_be_texts(tmp_path: Path) -> Non
         assert [float(row["difference"]) for row in rows] == pytest.approx([0.2 if agent == "theirs" else 0.4] * 2)
         assert (tmp_path / "report" / "tables" / f"ratio-{agent}-mine-over-ours-mine.csv").exists()
     assert "theirs against ours on mine demonstrations" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_the_paper_stands_beside_the_same_tasks_only(tmp_path: Path) -> None:
+    def report(name: str, tasks: tuple[str, ...], **demos: Any) -> str:
+        sweep = Sweep(agents=("bc", "pidm"), tasks=tasks, num_demos=(1, 2), seeds=2, label="human-like", **demos)
+        manifest = open_folder(tmp_path / name, sweep.manifest())
+        for cell in sweep.cells():
+            score = 0.5 + 0.2 * (cell.agent == "pidm") + 0.1 * cell.demos
+            result = {"identity": identity(manifest, cell), "checkpoints": [Checkpoint(step=1, goal_ratio=score)]}
+            write_result(tmp_path / name, JobResult(**asdict(cell), **result))
+        return write_report(tmp_path / name, tmp_path / f"{name}-report").read_text(encoding="utf-8")
+
+    page = report("two", ("maze", "zigzag"))
+    assert "paper: 3× on the same tasks" in page  # the mean of 4 and 2, not the 3.5 of all four
+    assert "the same tasks in the paper" in page
+    assert "goal ratio</text>" in page and "number of demonstrations</text>" in page  # axes have names
+    room = "##########\n#........#\n#..A..1..#\n#........#\n##########\n"
+    own = {"layout": room, "room_size": [800, 800]}
+    save_demos(collect(AStarExpert(Layout.parse(room)), "custom", 3, max_steps=99, **own), tmp_path / "own.npz")
+    page = report("own", ("custom",), demos=(str(tmp_path / "own.npz"),))
+    assert "None of these tasks is in the paper" in page and "Table 1" not in page and "paper:" not in page

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -43,3 +44,24 @@ def test_pages_link_to_pages_that_exist_and_fetch_nothing_from_elsewhere(site: P
             target = link.partition("#")[0]
             if target and not re.match(r"[a-z]+:|//", target) and page.name != "404.html":
                 assert (page.parent / target).exists(), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("width", [390, 1366])
+def test_nothing_is_cut_and_the_search_works_from_a_folder(width: int, site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        try:
+            browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        except playwright.Error:
+            pytest.skip("there is no browser")
+        page = browser.new_page(viewport={"width": width, "height": 800})
+        for name in ("api/agents.html", "commands.html", "index.html"):
+            page.goto((site / name).as_uri())
+            cut = "[...document.querySelectorAll('pre > code')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+            assert page.evaluate(f"{cut}.map((e) => e.textContent)") == []
+        if width == 390:
+            page.click("label.md-header__button[for=__search]")
+        page.click(".md-search__input")
+        page.keyboard.type("evaluate")
+        page.wait_for_selector(".md-search-result__meta:has-text('matching documents')")
+        browser.close()

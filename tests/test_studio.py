@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pidm_nav import load_demos
+from pidm_nav.agents import AGENTS
 from pidm_nav.demos.replay import check_demos
 from pidm_nav.packaged import packaged_agents
 
@@ -292,3 +293,10 @@ def test_a_taken_port_and_a_wrong_one_are_told(server: Server, capsys: pytest.Ca
         with pytest.raises(SystemExit) as ended:
             main(["studio", "--no-browser", "--port", port])
         assert ended.value.code == 2 and port in capsys.readouterr().err
+
+
+def test_every_registered_agent_can_be_chosen(server: Server) -> None:
+    listed = server.ask("/api/agents")
+    assert {each["name"] for each in listed} == set(AGENTS)
+    assert [each["name"] for each in listed if each["main"]] == ["bc", "pidm", "delta-pidm"]
+    assert all(each["title"] and each["about"] for each in listed)

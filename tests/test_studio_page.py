@@ -86,6 +86,17 @@ def test_the_browser_trains_watches_and_drags(page: Any, server: Server) -> None
     page.wait_for_selector("#scores li:first-child:has-text('step 1')")
 
 
+def test_the_page_offers_the_registered_agents(page: Any) -> None:
+    page.click("#tab-train")
+    page.wait_for_selector("#main-agents input[value=delta-pidm]")
+    assert (
+        page.is_checked("[value=bc]") and page.is_checked("[value=pidm]") and not page.is_checked("[value=delta-pidm]")
+    )
+    assert page.locator("#main-agents").inner_text().split() == ["BC", "PIDM", "delta-PIDM"]
+    page.click("summary:has-text('Others')")
+    assert page.is_visible("[value=retrieval-bc]")
+
+
 def test_the_browser_records_with_a_finger(browser: Any, server: Server, folder: Path) -> None:
     phone = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
     with opened(browser, server, **phone) as page:

@@ -6,8 +6,6 @@ import math
 import re
 import signal
 import struct
-import sys
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -377,20 +375,12 @@ def test_a_bar_shows_the_score_beside_the_loss(dataset: DemoDataset, monkeypatch
     assert notes[1].split(", ")[1] == notes[0].split(", ")[1]  # at step 20, which has no score of its own
 
 
-def test_tensorboard_gets_the_score_too(dataset: DemoDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[tuple[str, int]] = []
-
-    class SummaryWriter(contextlib.nullcontext[Any]):
-        def __init__(self, folder: str, purge_step: int) -> None:
-            super().__init__(self)
-
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            written.append((name, step))
-
-    board = types.SimpleNamespace(SummaryWriter=SummaryWriter)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)  # type: ignore[arg-type]
+def test_tensorboard_gets_the_score_too(dataset: DemoDataset, tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     train("bc", dataset, out=tmp_path, eval_episodes=1, **{**TINY, "steps": 5})
-    assert written[-3:] == [("loss", 5), ("learning_rate", 5), ("goal_ratio", 5)] and len(written) == 15
+    found = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert found.Tags()["scalars"] == ["loss", "learning_rate", "goal_ratio"]
+    assert [event.step for event in found.Scalars("goal_ratio")] == [1, 2, 3, 4, 5]
 
 
 def test_the_command_scores_where_that_is_cheap(dataset: DemoDataset, tmp_path: Path) -> None:
@@ -607,3 +597,24 @@ def test_saved_tensors_are_plain_safetensors(dataset: DemoDataset, tmp_path: Pat
     train("pidm", dataset, out=tmp_path, **TINY)
     tensors = load_file(next(tmp_path.glob("weights-*.safetensors")))
     assert tensors["memory.predictor.observations"].shape == (dataset.num_steps + len(dataset), 14)
+
+
+def test_a_stopped_training_says_that_and_when_it_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--agent", "bc", "--demos", "zigzag/astar", "--num-demos", "1", "--steps", "8"]
+    words += ["--save-every", "2", "--eval-episodes", "0", "--out", str(tmp_path / "run")]
+    step, calls = Fit.step, iter(range(99))
+
+    def stop(run: Fit, *arguments: Any) -> Any:
+        if next(calls) in (1, 6):
+            raise KeyboardInterrupt
+        return step(run, *arguments)
+
+    monkeypatch.setattr(Fit, "step", stop)
+    for told in ("rerun the command to begin anew: nothing is saved before 2 steps", "rerun the command to resume"):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert told in capsys.readouterr().out
+    main(words)
+    assert "resumes at step 4 of 8" in capsys.readouterr().out

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
@@ -34,6 +34,7 @@ from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
 from pidm_nav.demos.formats.robomimic import SUFFIXES, from_robomimic, import_h5py, to_robomimic
 from pidm_nav.demos.formats.schema import Origin, check_size
 from pidm_nav.files import atomic_file, only_writer, writable_folder
+from pidm_nav.hub import HubName, download, on_hub
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS, MAX_NUMBERS
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS, task_name
@@ -41,6 +42,7 @@ from pidm_nav.world2d.state import REACHED, has_goal_flags
 
 FORMAT = "pidm-nav demonstrations"
 VERSION = 1
+HUB_FILE = "demos.npz"  # of a dataset on the Hugging Face Hub, unless its name says another
 BUNDLED = ("astar", "human-like")
 RECORDED_DYNAMICS = {"clip_noise": False}  # the paper's recordings were made without its clip of noisy actions
 
@@ -54,26 +56,37 @@ class Metadata(Origin):
     infos: Annotated[list[str], msgspec.Meta(max_length=MAX_INFOS)]
 
 
-def load_demos(source: str | Path | Mapping[str, Any] | Sequence[Any], task: str | None = None) -> DemoDataset:
-    """Load demonstrations from anywhere they may be.
+def load_demos(
+    source: str | Path | DemoDataset | Mapping[str, Any] | Sequence[Any], task: str | None = None
+) -> DemoDataset:
+    """Load demonstrations from anywhere they may be; those that are loaded already are returned as they are.
 
     Args:
         source: a `.npz` file, ours, the paper's compact recordings or D4RL's arrays; a folder of the paper's release;
             `minari:` and a dataset's id; a `.hdf5` file in robomimic's layout; `TASK/astar` or `TASK/human-like`,
-            which come with the package; a dict of D4RL's arrays; or a list of trajectories of `imitation`.
+            which come with the package; `hf://OWNER/NAME[/FOLDER or FILE.npz][@REVISION]` on the Hugging Face Hub; a
+            dict of D4RL's arrays; or a list of trajectories of `imitation`.
         task: the task that they are of, where the data do not say so or name another.
     """
     if isinstance(source, Mapping):
         return from_flat(source, task)
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | Path | DemoDataset | Sequence):
+        raise ValueError(f"{reprlib.repr(source)} are no demonstrations: give a path, TASK/human-like or a DemoDataset")
+    if not isinstance(source, str | Path | DemoDataset):
         return from_trajectories(source, task)
-    dataset = _load(source)
+    dataset = source if isinstance(source, DemoDataset) else _load(str(source))
+    if not isinstance(source, DemoDataset):  # only a file's own name: what is kept of it may be given to others
+        object.__setattr__(dataset, "name", Path(source).name if Path(source).exists() else str(source))
     return dataset if task is None else replace(dataset, task=task)
 
 
-def _load(source: str | Path) -> DemoDataset:
-    text, path = str(source), Path(source)
-    if text.startswith("minari:"):
+def _load(text: str) -> DemoDataset:
+    path = Path(text)
+    if on_hub(text):
+        file = PurePosixPath(HubName.parse(text).inside).name
+        file = file if file.endswith(".npz") else HUB_FILE
+        path = download(text, "dataset", [file]) / file
+    elif text.startswith("minari:"):
         return from_minari(text.removeprefix("minari:"))
     if path.is_dir():
         from pidm_nav.demos.formats.paper import load_release  # noqa: PLC0415  which imports this module

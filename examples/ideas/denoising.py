@@ -5,7 +5,6 @@ The package's own is `learned(noise=1)`; this one draws noise along directions i
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from pidm_nav import Learned, evaluate, load_demos, register, train
@@ -29,7 +28,7 @@ class Denoising(Learned):
 
 
 if __name__ == "__main__":
-    demos = load_demos("zigzag/human-like").sample(5, np.random.default_rng(0))
+    demos = load_demos("zigzag/human-like").sample(5, seed=0)
     for predictor in ("learned", Denoising()):
         agent = train("delta-pidm", demos, predictor=predictor, progress=False)
         print(predictor, evaluate(agent, "zigzag", 20))

@@ -1,6 +1,5 @@
 """Supervised and RL steps in turn: PPO and imitation share the agent's modules, so that neither forgets the other."""
 
-import numpy as np
 from stable_baselines3.common.env_util import make_vec_env
 
 from pidm_nav import BC, Fit, TrainConfig, evaluate, load_demos
@@ -11,7 +10,7 @@ from pidm_nav.agents.train import dataset_spaces
 ROUNDS, IMITATION_STEPS, PPO_STEPS = 3, 200, 2_048
 
 if __name__ == "__main__":
-    demos = load_demos("zigzag/human-like").sample(5, np.random.default_rng(0))
+    demos = load_demos("zigzag/human-like").sample(5, seed=0)
     agent = make_agent(BC, dataset_spaces(demos), BC.preset("fast").options)
     fit = Fit(agent, demos, TrainConfig(learning_rate=1e-3, steps=ROUNDS * IMITATION_STEPS))
     ppo = to_ppo(agent, make_vec_env("PIDMNav-Zigzag-v0", n_envs=8, seed=2_500_000))

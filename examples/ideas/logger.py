@@ -3,8 +3,6 @@
 import csv
 from pathlib import Path
 
-import numpy as np
-
 from pidm_nav import load_demos, train
 
 
@@ -23,6 +21,6 @@ class CSVLog:
 
 
 if __name__ == "__main__":
-    demos = load_demos("zigzag/human-like").sample(2, np.random.default_rng(0))
+    demos = load_demos("zigzag/human-like").sample(2, seed=0)
     train("pidm", demos, steps=600, progress=False, on_log=CSVLog("losses.csv"))
     print(Path("losses.csv").read_text())

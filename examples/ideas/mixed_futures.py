@@ -26,7 +26,7 @@ class Mixed(Nearest):
 
 
 if __name__ == "__main__":
-    demos = load_demos("zigzag/human-like").sample(5, np.random.default_rng(0))
+    demos = load_demos("zigzag/human-like").sample(5, seed=0)
     for predictor in ("nearest", Mixed(k=5)):
         agent = train("pidm", demos, predictor=predictor, progress=False)
         print(predictor, evaluate(agent, "zigzag", 20))

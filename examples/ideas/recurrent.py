@@ -30,6 +30,6 @@ class LSTMBC(Agent):
 
 
 if __name__ == "__main__":
-    demos = load_demos("zigzag/human-like").sample(5, np.random.default_rng(0))
+    demos = load_demos("zigzag/human-like").sample(5, seed=0)
     agent = train(LSTMBC, demos, steps=600, encoder_sizes=(128, 128), batch_size=512, progress=False)
     print(evaluate(agent, "zigzag", 20))

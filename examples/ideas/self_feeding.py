@@ -24,7 +24,7 @@ class SelfFeeding(Learned):
 
 
 if __name__ == "__main__":
-    demos = load_demos("zigzag/human-like").sample(5, np.random.default_rng(0))
+    demos = load_demos("zigzag/human-like").sample(5, seed=0)
     for trust in (0.0, 0.5):
         agent = train("delta-pidm", demos, predictor=SelfFeeding(trust=trust, steps=1000), progress=False)
         print(f"trust {trust}:", evaluate(agent, "zigzag", 20))

@@ -36,5 +36,5 @@ class SeveralFutures(PIDM):
 
 
 if __name__ == "__main__":
-    demos = load_demos("zigzag/human-like").sample(5, np.random.default_rng(0))
+    demos = load_demos("zigzag/human-like").sample(5, seed=0)
     print(evaluate(train(SeveralFutures, demos, progress=False), "zigzag", 20))

@@ -34,7 +34,9 @@ class Correlation(NamedTuple):
     p: float  # two-sided
 
 
-def sweep_correlation(results: Sequence[Path], datasets: Sequence[DemoDataset], agent: str = "pidm") -> Correlation:
+def sweep_correlation(
+    results: Sequence[str | Path], datasets: Sequence[DemoDataset], agent: str = "pidm"
+) -> Correlation:
     """Compare the nearest neighbor's error with the agents' performance, over folders that `pidm-nav sweep` wrote.
 
     The error is that of a predictor fitted on the very demonstrations an agent learned from, on all others of the

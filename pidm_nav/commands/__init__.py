@@ -1,1 +1,48 @@
-"""The commands of `pidm-nav`, one function each."""
+"""The commands of `pidm-nav`, one dataclass each, whose fields are the options."""
+
+from importlib import import_module
+from typing import Any
+
+GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
+    "Start here": {
+        "quickstart": "experiments:Quickstart",
+        "doctor": "doctor:Doctor",
+        "play": "record:Play",
+        "studio": "studio:Studio",
+        "completion": "completion:Completion",
+    },
+    "Make demonstrations": {
+        "record": "record:Record",
+        "collect": "demos:Collect",
+        "demos info": "demos:Info",
+        "demos convert": "demos:Convert",
+        "demos edit": "demos:Edit",
+        "demos replay": "demos:Replay",
+        "demos plot": "demos:Plot",
+    },
+    "Train and evaluate": {
+        "train": "train:Train",
+        "evaluate": "evaluate:Evaluate",
+        "agents": "evaluate:Agents",
+        "export": "evaluate:Export",
+        "hub push": "hub:Push",
+    },
+    "Reproduce the paper": {
+        "sweep": "experiments:Sweep",
+        "report": "experiments:Report",
+    },
+    "See why": {
+        "analyze gap": "analysis:Gap",
+        "analyze field": "analysis:Field",
+        "analyze predictor": "analysis:Predictor",
+        "analyze horizon": "analysis:Horizon",
+        "analyze theory": "analysis:Theory",
+    },
+}
+COMMANDS = {words: reference for group in GROUPS.values() for words, reference in group.items()}
+
+
+def load_command(words: str) -> Any:
+    """Import the dataclass of a command."""
+    module, _, name = COMMANDS[words].partition(":")
+    return getattr(import_module(f"pidm_nav.commands.{module}"), name)

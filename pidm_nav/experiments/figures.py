@@ -143,6 +143,7 @@ def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
         canvas = Figure(figsize=(3.4, 2.5), layout="constrained")
         ax = canvas.subplots()
         _draw_panel(ax, task, lines)
+        ax.set_ylabel(score_name(line.curve for line in lines))
         canvas.patch.set_visible(False)
         ax.patch.set_visible(False)
         for artist in canvas.findobj():

@@ -121,6 +121,7 @@ def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> 
             on_start=lambda _, done: advance(len(done)),
             on_result=tell,
         )
+    advance(0, note="drawing the animation and the report")
     report = _make_report(plan, _animate(plan, out), out)
     save_report(report, out)
     return report
@@ -223,7 +224,8 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     sections = [
         Section(
             "The same episode, twice",
-            pictures={"BC on the left, PIDM on the right.": out / GIF},
+            pictures={"BC first, then PIDM.": out / GIF},
+            halves=True,
         ),
         Section(
             "How many demonstrations are needed?",

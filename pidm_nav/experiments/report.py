@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from pidm_nav.experiments.results import Cell, JobResult, Manifest, in_order, ma
 from pidm_nav.experiments.tables import Table, Which
 from pidm_nav.files import writable_folder, write_json, write_rows, write_text
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
+from pidm_nav.tasks import PAPER_TASKS
 
 MAIN_TEXT = {
     "human": " The paper's main figure and Table 1.",
@@ -45,6 +47,7 @@ class Section:
     title: str
     text: str = ""
     pictures: Mapping[str, Path] = field(default_factory=dict)  # by what they show
+    halves: bool = False  # whether each picture shows two things side by side, which a phone stacks
     figures: Sequence[CurveFigure] = ()
     tables: Sequence[Table] = ()
     folded: Sequence[Table] = ()  # tables that the page shows on demand
@@ -62,7 +65,7 @@ class Report:
     summary: Mapping[str, Any]  # every job's scores, JSON-plain
     failed: Mapping[Cell, JobResult] = field(default_factory=dict)
     title: str = "How many demonstrations does each method need?"
-    lead: str = "Our sweep over the paper's navigation tasks, beside the paper's own numbers."
+    lead: str = ""
     found: str = ""  # the result in a sentence
 
 
@@ -108,7 +111,9 @@ def make_report(folders: Sequence[str | Path]) -> Report:
         curves += make_curves(done, label)
         summary[label] = {"manifest": msgspec.to_builtins(manifest), "jobs": [_brief(result) for result in own]}
     sections = _sections(curves, manifests)
-    return Report(sections, _facts(curves, manifests, results), curves, summary, failed)
+    shared = {curve.task for curve in curves} & set(PAPER_TASKS)
+    lead = "Beside the numbers of the same tasks in the paper." if shared else "None of these tasks is in the paper."
+    return Report(sections, _facts(curves, manifests, results), curves, summary, failed, lead=lead)
 
 
 def _brief(result: JobResult) -> dict[str, Any]:
@@ -148,7 +153,8 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
         lines = figures.compare_curves(own, own)
         agent, baseline, *others = _ranked(curve.agent for curve in own)
         both = [line for line in lines if line.curve.agent in (agent, baseline)]
-        text = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '')}"
+        known = {curve.task for curve in own} <= set(PAPER_TASKS)
+        text = f"How many demonstrations does each method need?{MAIN_TEXT.get(label, '') if known else ''}"
         figure = CurveFigure(f"efficiency-{label}", caption, both)
         title = f"{agent_title(agent)} against {agent_title(baseline)} on {words}"
         yield _compare(title, text, figure, curves, ((agent, label), (baseline, label)))
@@ -208,7 +214,9 @@ def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> lis
 def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
     """Say the average eta(90%) in words."""
     average = next(r for r in ratios if r.task == "average" and r.level == LEVEL)
+    tasks = [r.task for r in ratios if r.level == LEVEL and r.task != "average"]
     printed = paper.TABLES.get((tables.paper_side(agent), tables.paper_side(baseline)))
+    number = tables.paper_numbers(printed and printed.ratios[LEVEL], tasks)[-1]  # of the same tasks, or nan
     value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
         who = f"demonstrations for {agent_title(baseline[0])} as for {agent_title(agent[0])}"
@@ -216,7 +224,7 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
     else:
         who = f"{demonstrator_title(baseline[1])} as {demonstrator_title(agent[1])} demonstrations"
         other = agent_title(agent[0])
-    note = f"paper: {printed.ratios[LEVEL][-1]:.3g}×" if printed else "not in the paper"
+    note = "not in the paper" if math.isnan(number) else f"paper: {number:.3g}× on the same tasks"
     return Headline(value, f"as many {who} to reach 90% ({other})", note)
 
 
@@ -246,9 +254,14 @@ def render(template: str, **content: Any) -> str:
     """Fill in a template that lies beside this file; what goes into HTML is escaped."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
+    from PIL import Image
 
     def embed(path: Path) -> str:
         return f"data:image/{path.suffix[1:]};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+    def image_size(path: Path) -> tuple[int, int]:
+        with Image.open(path) as image:
+            return image.size
 
     def draw(figure: CurveFigure) -> list[Markup]:
         panels = enumerate(figure.panels.items())
@@ -257,7 +270,7 @@ def render(template: str, **content: Any) -> str:
     text = (files("pidm_nav.experiments") / template).read_text(encoding="utf-8")
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=template.endswith(".html"), keep_trailing_newline=True, **options)
-    environment.filters |= {"embed": embed, "draw": draw, "plain": _plain}
+    environment.filters |= {"embed": embed, "size": image_size, "draw": draw, "plain": _plain}
     return environment.from_string(text).render(**content)
 
 

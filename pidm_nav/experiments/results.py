@@ -205,9 +205,9 @@ def open_folder(folder: Path, manifest: Manifest) -> Manifest:
     return msgspec.convert(merged, Manifest)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: str | Path) -> Manifest:
     """Read the configuration of a sweep's folder."""
-    path = folder / MANIFEST
+    path = Path(folder) / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(f"'{folder}' holds no {MANIFEST}: give a folder that pidm-nav sweep wrote")
     return _read(path, Manifest, "is not a manifest that this version of pidm-nav reads: run the sweep again")
@@ -233,12 +233,12 @@ def write_result(folder: Path, result: JobResult) -> None:
         (folder / JOBS / f"{result.cell.name}.error.json").unlink(missing_ok=True)
 
 
-def read_results(folder: Path) -> tuple[dict[Cell, JobResult], dict[Cell, JobResult]]:
+def read_results(folder: str | Path) -> tuple[dict[Cell, JobResult], dict[Cell, JobResult]]:
     """Read every job that is done, and every job that failed."""
     manifest = read_manifest(folder)
     done: dict[Cell, JobResult] = {}
     failed: dict[Cell, JobResult] = {}
-    for path in sorted((folder / JOBS).glob("[!.]*.json")):
+    for path in sorted((Path(folder) / JOBS).glob("[!.]*.json")):
         result = _read(path, JobResult, "is not a result of this sweep: delete it")
         if path.name != result.file_name or not (result.checkpoints or result.error):
             raise ValueError(f"'{path}' does not hold the result that its name says: delete it")

@@ -97,7 +97,8 @@ class Sweep(SweepOptions):
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     # Returns numbers to keep of an evaluation besides its scores.
     extra_metrics: Callable[[EvalResult], dict[str, float]] | None = None
-    # Called in the worker with a job's cell and each entry of its training log, for example for W&B.
+    # Called in the worker with a job's cell and each entry of its training log and score of its evaluations, for
+    # example for W&B; a `close` of it is called after each job.
     on_log: Callable[[Cell, dict[str, float]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -220,7 +221,7 @@ class Sweep(SweepOptions):
             sample_demos(self.datasets[cell.task], cell),
             None if settings is None else settings.changed(seed=cell.seed, **texts),
             replace(self),  # without the datasets, which workers do not need
-            None if self.keep_agents is None else self.keep_agents / kept,
+            None if self.keep_agents is None else Path(self.keep_agents) / kept,
             gym.spec(find_task(cell.task).env_id),
             code_hash(recipe.sources()),
             foreign_parts(),
@@ -286,8 +287,14 @@ def run_job(job: Job) -> Outcome:
         if sweep.extra_metrics is not None:
             scores["extra"] = sweep.extra_metrics(result)
         checkpoints.append(Checkpoint(**scores))
+        if sweep.on_log is not None:
+            name = result.metric.replace(" ", "_")
+            sweep.on_log(job.cell, {"step": step, name: float(result.scores.mean())})
 
-    _train(job, score)
+    try:
+        _train(job, score)
+    finally:
+        getattr(sweep.on_log, "close", lambda: None)()
     scores = msgspec.to_builtins(checkpoints)
     msgspec.convert(scores, list[Checkpoint])  # a score that is not finite fails this job, not the reading of all
     return {"checkpoints": scores, "seconds": round(time.perf_counter() - began, 2)}

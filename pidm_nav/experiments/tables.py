@@ -62,11 +62,11 @@ def ratio_table(
     for index, side in ((1, baseline), (0, agent)):
         highest = (f"{np.nanmax(pair[index].mean):.2f}" for pair in pairs.values())
         rows.append((f"max {names[index]}", *highest, NONE))
-        rows += _paper_rows("max", [*_paper_numbers(paper.MAXIMUM.get(paper_side(side)), tasks)[:-1], np.nan], ".2f")
+        rows += _paper_rows("max", [*paper_numbers(paper.MAXIMUM.get(paper_side(side)), tasks)[:-1], np.nan], ".2f")
     records = []
     for level in EFFICIENCY_LEVELS:
         own = [ratio for ratio in ratios if ratio.level == level]
-        shown = _paper_numbers(printed and printed.ratios[level], tasks)
+        shown = paper_numbers(printed and printed.ratios[level], tasks)
         rows.append((f"η({level:.0%})", *map(ratio_text, own)))
         rows += _paper_rows(f"η({level:.0%})", shown, ".3g")
         for ratio, value in zip(own, shown, strict=True):
@@ -77,16 +77,16 @@ def ratio_table(
             records.append(record)
     note = (
         f"η(c) is how many times more demonstrations {names[1]} needs to reach c of the task's maximum; "
-        "in brackets its 95% bootstrap interval over seeds. >, < : one side never reached it. Undefined: the fraction "
-        "of the bootstrap's replicates in which neither did. "
-        f"{which.title()} checkpoint." + (f" Paper: {printed.name}." if printed else "")
+        "in brackets its 95% bootstrap interval over seeds. More than, less than: one side never reached it. "
+        f"Undefined: the fraction of the bootstrap's replicates in which neither did. {which.title()} checkpoint."
+        + (f" Paper: {printed.name}." if printed and set(tasks) & set(PAPER_TASKS) else "")
     )
     name = f"ratio-{agent[0]}-{agent[1]}-over-{baseline[0]}-{baseline[1]}{'' if which == 'best' else '-last'}"
     header = ("", *map(task_title, tasks), "Average")
     return Table(name, f"{names[0]} over {names[1]}", header, rows, note, records), ratios
 
 
-def _paper_numbers(printed: paper.Row | None, tasks: Sequence[str]) -> list[float]:
+def paper_numbers(printed: paper.Row | None, tasks: Sequence[str]) -> list[float]:
     """Return the paper's numbers of these tasks and their average; nan where the paper has none."""
     by_task = dict(zip(PAPER_TASKS, printed or (), strict=False))
     row = [by_task.get(task, np.nan) for task in tasks]
@@ -105,7 +105,10 @@ def ratio_text(ratio: EfficiencyRatio) -> str:
     if ratio.bound == "?" or np.isnan(ratio.interval).any():
         return str(ratio)
     below, above = (f"{limit:.3g}" for limit in ratio.limits)
-    ends = [f"> {above}" if np.isinf(end) else f"< {below}" if end == 0 else f"{end:.3g}" for end in ratio.interval]
+    ends = [
+        f"more than {above}" if np.isinf(end) else f"less than {below}" if end == 0 else f"{end:.3g}"
+        for end in ratio.interval
+    ]
     undefined = f"; {ratio.undefined:.0%} undefined" if ratio.undefined else ""
     return str(ratio) if ends[0] == ends[1] == str(ratio) else f"{ratio} [{ends[0]}, {ends[1]}{undefined}]"
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
+import gymnasium as gym
 import numpy as np
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 from numpy.typing import NDArray
 
 from pidm_nav.limits import check_number
@@ -17,7 +19,7 @@ from pidm_nav.rollouts.episode import Episode, Plottable
 from pidm_nav.rollouts.rollout import Ending, Policy, Progress, Rollout, episode_seeds, rollout
 from pidm_nav.seeds import TEST
 from pidm_nav.statistics import estimate_mean, interval_text
-from pidm_nav.tasks import Metric, Task, find_task
+from pidm_nav.tasks import Metric, Task, find_task, task_of
 from pidm_nav.video import Clip, write_video
 from pidm_nav.world2d.layout import Layout
 
@@ -150,7 +152,7 @@ class EvalResult(Plottable):
 
 def evaluate(
     policy: Policy,
-    task: str | Task,
+    task: str | Task | gym.Env[Any, Any],
     episodes: int = 50,
     seed: int = TEST.start,
     *,
@@ -165,7 +167,8 @@ def evaluate(
 
     Args:
         policy: anything with `predict`.
-        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
+        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id; or an
+            environment, which plays the episodes one after the other and stays open.
         episodes: the number of episodes.
         seed: the seed of the first episode; by default of those that no demonstration has (`pidm_nav.seeds`).
         metric: how to measure performance: "goal ratio" (our tasks), "success rate" or "return"; by default the task's.
@@ -176,6 +179,11 @@ def evaluate(
             memory does not grow with their number.
         env_kwargs: the environment's arguments.
     """
+    given = task if isinstance(task, gym.Env) else None
+    if isinstance(task, gym.Env):
+        for name in env_kwargs:
+            raise ValueError(f"{name} cannot be changed in an environment that is made already: give its id instead")
+        task, env_kwargs = task_of(task)
     task = find_task(task, metric)
     seeds = episode_seeds(episodes, seed)
     if film is not None:
@@ -190,9 +198,31 @@ def evaluate(
             if 0 <= row < len(running.seeds) and len(pictures) <= running.steps[row]:
                 pictures.append(running.picture(row))
 
-    render_mode = "rgb_array" if films else None
-    with closing(task.make_vec(task.rows_for(episodes), max_steps, render_mode, **env_kwargs)) as env:
+    envs: AbstractContextManager[VectorEnv[Any, Any, Any]]
+    if given is not None:
+        if films and given.render_mode != "rgb_array":
+            raise ValueError("the environment cannot be filmed: make it with render_mode='rgb_array'")
+        envs = _one_row(given, task, max_steps)
+    else:
+        render_mode = "rgb_array" if films else None
+        envs = closing(task.make_vec(task.rows_for(episodes), max_steps, render_mode, **env_kwargs))
+    with envs as env:
         made = rollout(
             policy, env, seeds, keep_observations=False, keep_steps=keep_episodes, watch=watch, progress=progress
         )
     return EvalResult(task, tuple(made), env_kwargs, films, tuple(endings))
+
+
+@contextmanager
+def _one_row(env: gym.Env[Any, Any], task: Task, max_steps: int | None) -> Iterator[VectorEnv[Any, Any, Any]]:
+    """Yield somebody's environment as a vector environment with one row and a step limit, and leave it open."""
+    layer: Any = env
+    while isinstance(layer, gym.Wrapper) and not isinstance(layer, gym.wrappers.TimeLimit):
+        layer = layer.env
+    if max_steps is not None or layer is env.unwrapped:
+        env = gym.wrappers.TimeLimit(env, max_steps or task.max_steps)
+    rows = SyncVectorEnv([lambda: task.plain(env)])
+    try:
+        yield rows
+    finally:
+        rows.closed = True  # or it would close the environment when it is forgotten

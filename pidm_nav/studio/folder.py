@@ -18,6 +18,7 @@ from pidm_nav.demos.formats import load_demos
 from pidm_nav.files import read_bytes
 from pidm_nav.limits import check_number
 from pidm_nav.packaged import packaged_agents, packaged_folder
+from pidm_nav.plots import agent_title
 from pidm_nav.tasks import PAPER_TASKS, TASKS, Task, find_task
 from pidm_nav.world2d.layout import Layout
 
@@ -66,7 +67,13 @@ class Folder:
         except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
             return {"name": name, "error": str(error)}
         world = WorldRequest(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
-        return {"name": name, "agent": card.agent, "demos": card.data.episodes, "world": world}
+        return {
+            "name": name,
+            "agent": card.agent,
+            "title": agent_title(card.agent),
+            "demos": card.data.episodes,
+            "world": world,
+        }
 
     def demos(self, name: str) -> str:
         """Return what `load_demos` takes for a name in the list of recordings."""

@@ -27,7 +27,7 @@ from pidm_nav.demos.recorder.controls import Controls
 from pidm_nav.studio import play, recordings, sockets, watch
 from pidm_nav.studio.access import Guard, ImpatientProtocol
 from pidm_nav.studio.folder import Folder, WorldRequest, picture
-from pidm_nav.studio.training import Trainings, TrainRequest
+from pidm_nav.studio.training import Trainings, TrainRequest, trainable_agents
 from pidm_nav.tasks import TASKS
 from pidm_nav.version import __version__
 
@@ -121,6 +121,7 @@ def _world(asked: WorldRequest) -> Any:
 GET: dict[str, Callable[..., Any]] = {
     "/api/overview": _overview,
     "/api/controls": lambda studio: play.controls_for_browsers(Controls()),
+    "/api/agents": lambda studio: trainable_agents(),  # apart from the overview, as it imports torch
     "/api/trainings": lambda studio: studio.trainings.report(),
     "/api/episodes/{name:path}": lambda studio, name: recordings.list_episodes(studio.folder, name),
     "/api/states/{name:path}/{episode:int}": lambda studio, **asked: recordings.read_states(studio.folder, **asked),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import IO, Any
 import msgspec
 
 from pidm_nav.demos.formats import load_demos
+from pidm_nav.packaged import packaged_agents
+from pidm_nav.plots import agent_title
 from pidm_nav.studio.folder import Folder
 from pidm_nav.tasks import Task, find_task
 
@@ -72,6 +75,7 @@ class Run:
         return {
             "name": self.name,
             "agent": self.agent,
+            "title": agent_title(self.agent),
             "task": self.task,
             "status": status,
             "error": self.error if status == "failed" else None,
@@ -184,6 +188,16 @@ class Trainings:
         for run in self.runs:
             run.process.wait()
             run.errors.close()
+
+
+def trainable_agents() -> list[dict[str, Any]]:
+    """Return every registered agent: name, title, what it is, and whether the package has pretrained ones of it."""
+    from pidm_nav.agents.registry import AGENTS
+
+    main = {name.rpartition("/")[2] for name in packaged_agents()}
+    about = {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in AGENTS.items()}
+    listed = [{"name": name, "title": agent_title(name), "about": about[name], "main": name in main} for name in AGENTS]
+    return sorted(listed, key=lambda each: not each["main"])
 
 
 def _count_steps(agent: str, demos: str, steps: int | None) -> int:

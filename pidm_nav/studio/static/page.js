@@ -58,4 +58,4 @@ export function fill(select, entries, keep = select.value) {
 
 const EXPERTS = { astar: "A* expert", "human-like": "Human-like player", scripted: "Scripted walker" };
 export const experts = (task) => (task?.experts ?? []).map((name) => [name, EXPERTS[name] ?? name]);
-export const rivals = (agents) => agents.map((agent) => [agent.name, `${agent.agent.toUpperCase()} · ${agent.name}`]);
+export const rivals = (agents) => agents.map((agent) => [agent.name, `${agent.title} · ${agent.name}`]);

@@ -2,13 +2,19 @@
 import { $, ask, complain, fill, make, refresh, show, write } from "./page.js";
 import { METRICS, chart } from "./chart.js";
 
-const TITLES = { bc: "BC", pidm: "PIDM", "retrieval-bc": "Retrieval BC" };
+const USUAL = ["bc", "pidm"]; // what is compared unless somebody chooses otherwise
 const STATES = { running: "training…", done: "ready", stopped: "stopped", failed: "failed", earlier: "ready" };
 const FEW = 5; // demonstrations that are suggested of those that come with the package
 
 export function startTrain() {
   const form = $("train-form"), cards = new Map();
   let recordings = [], agents = [], timer = null, picked = "";
+
+  const choice = ({ name, title, about }) => make("label", { className: "row", title: about },
+    make("input", { type: "checkbox", name: "agents", value: name, checked: USUAL.includes(name) }), make("span", { textContent: title }));
+  ask("/api/agents").then((all) => {
+    for (const [id, main] of [["main-agents", true], ["other-agents", false]]) $(id).replaceChildren(...all.filter((each) => each.main === main).map(choice));
+  }, (error) => complain(error.message));
 
   const chosen = () => recordings.find((each) => each.name === form.demos.value);
   const limit = () => {
@@ -68,7 +74,7 @@ export function startTrain() {
   // Cards stay the same elements while their content changes, so that a button keeps its focus.
   function paint(runs) {
     const earlier = agents.filter((agent) => agent.name.startsWith("runs/") && !runs.some((run) => run.name === agent.name))
-      .map((agent) => ({ name: agent.name, agent: agent.agent, status: "earlier", loss: [], scores: [] }));
+      .map((agent) => ({ name: agent.name, agent: agent.agent, title: agent.title, status: "earlier", loss: [], scores: [] }));
     const all = [...runs, ...earlier];
     if (!all.length) return;
     const shown = all.map((run) => {
@@ -110,7 +116,7 @@ export function startTrain() {
     update(run) {
       if (JSON.stringify(run) === this.last) return;
       this.last = JSON.stringify(run);
-      const { title, state, figures, picture, main, rename, remove } = this.parts, name = TITLES[run.agent] ?? run.agent;
+      const { title, state, figures, picture, main, rename, remove } = this.parts, name = run.title;
       if (this.run?.status === "running" && run.status !== "running") write($("run-status"), `${name} ${STATES[run.status]}`);
       this.run = run;
       this.box.dataset.status = run.status === "earlier" ? "done" : run.status;
