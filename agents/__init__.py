@@ -1,5 +1,10 @@
 """Imitation agents in torch, BC, PIDM and others to compare them with, for any Gymnasium or Stable-Baselines3 loop."""
 
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("agents need torch: pip install 'pidm-nav[agents]'", name="torch") from None
+
 from pidm_nav.agents.agent import Agent
 from pidm_nav.agents.batches import Batch, Sampling, TrainingData
 from pidm_nav.agents.bc import BC
@@ -18,9 +23,10 @@ from pidm_nav.agents.pidm import PIDM, DeltaPIDM
 from pidm_nav.agents.predictors import Follow, Lookup, Nearest, Neighbors, Predictor, TimeIndexed
 from pidm_nav.agents.pull import Pull
 from pidm_nav.agents.recurrent import RecurrentBC, RecurrentConfig, RecurrentPIDM, RecurrentPIDMConfig
-from pidm_nav.agents.registry import AGENTS, IDMS, PREDICTORS, load_plugin, load_plugins, register
+from pidm_nav.agents.registry import AGENTS, IDMS, PREDICTORS, register
 from pidm_nav.agents.retrieval import RetrievalBC
 from pidm_nav.agents.train import choose_preset, train
+from pidm_nav.plugins import load_plugin, load_plugins
 
 load_plugins()
 

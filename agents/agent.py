@@ -267,20 +267,20 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
 
     def save(self, folder: str | Path) -> Path:
         """Write weights, memory and description into a folder that `load_agent` reads."""
-        from pidm_nav.agents.checkpoint import save_agent
+        from pidm_nav.agents.checkpoint import save_agent  # noqa: PLC0415  which imports this module
 
         return save_agent(self, folder)
 
     def to_onnx(self, path: str | Path) -> Path:
         """Write the agent as an ONNX file, whose inputs and outputs `pidm_nav.agents.export` names."""
-        from pidm_nav.agents.export import to_onnx
+        from pidm_nav.agents.export import to_onnx  # noqa: PLC0415  which imports this module
 
         return to_onnx(self, path)
 
     @classmethod
     def load(cls, folder: str | Path, **options: Any) -> Self:
         """Load an agent of this class, as `load_agent` does."""
-        from pidm_nav.agents.checkpoint import load_agent
+        from pidm_nav.agents.checkpoint import load_agent  # noqa: PLC0415  which imports this module
 
         agent = load_agent(folder, **options)
         if not isinstance(agent, cls):

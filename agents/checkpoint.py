@@ -227,7 +227,7 @@ def load_agent(
         own_spaces = file.observation_space.space(), file.action_space.space()
         agent = make_agent(kind, own_spaces, options, encoder, file.seed)
     except ValueError as error:
-        remedy = f"load the plugin {file.plugin} first (load_plugin, or --plugin)" if file.plugin else "train again"
+        remedy = f"load the plugin {file.plugin} first with load_plugin" if file.plugin else "train again"
         path = folder / DESCRIPTION
         raise ValueError(f"the options or the spaces in {path} cannot be used ({error}): {remedy}") from None
     _restore(agent, tensors, folder)

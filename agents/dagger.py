@@ -57,7 +57,7 @@ def dagger(
         raise ValueError(f"{agent} does not learn from labels of single states: choose {' or '.join(STUDENTS)}")
     check_number("the number of rounds", rounds, 1, 1000)
     if out is not None and not overwrite and (Path(out) / DESCRIPTION).exists():
-        raise ValueError(f"{out} already holds a trained agent: choose another or give overwrite (--force)")
+        raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite=True")
     dataset = load_demos(dataset)
     task, arguments = find_task(dataset.task), dataset.env_kwargs
     if expert is None or isinstance(expert, str):

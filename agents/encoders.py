@@ -227,7 +227,7 @@ def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Mod
 
 def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
     """Take over the weights of a saved agent's CNN."""
-    from pidm_nav.agents.checkpoint import read_tensors
+    from pidm_nav.agents.checkpoint import read_tensors  # noqa: PLC0415  which imports this module
 
     tensors = read_tensors(folder)
     prefix = "vision.inner." if "vision.fitted_to" in tensors else "vision."

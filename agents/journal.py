@@ -31,7 +31,7 @@ def import_wandb() -> Any:
     try:
         import wandb
     except ImportError:
-        raise ModuleNotFoundError("--wandb needs Weights & Biases, which is missing: pip install wandb") from None
+        raise ModuleNotFoundError("logging to Weights & Biases needs its package: pip install wandb") from None
     return wandb
 
 

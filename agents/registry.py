@@ -1,4 +1,4 @@
-"""Agents, predictors and inverse dynamics models by name, and plugins: files or packages of yours that register more.
+"""Agents, predictors and inverse dynamics models by name.
 
     @register
     class Mixed(Nearest):
@@ -15,15 +15,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
-import importlib.util
 import inspect
-import os
 import sys
 from dataclasses import MISSING, fields, is_dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -31,9 +26,6 @@ import numpy as np
 
 from pidm_nav.limits import suggestion
 from pidm_nav.plots import AGENT_STYLES, AgentStyle, agent_style
-
-PLUGINS_VARIABLE = "PIDM_NAV_PLUGINS"
-ENTRY_POINTS = "pidm_nav.plugins"
 
 AGENTS: dict[str, type[Any]] = {}
 """All agents by name."""
@@ -78,7 +70,7 @@ def find_part(kind: str, name: str | type[Any], plugin: str = "") -> type[Any]:
     if name not in known:
         hint = suggestion(name, known, f"choose one of {', '.join(known)}")
         if plugin:
-            hint = f"it was made with the plugin '{plugin}': load that first (load_plugin, or --plugin)"
+            hint = f"it was made with the plugin '{plugin}': load that first with load_plugin"
         raise ValueError(f"no {kind} is called '{name}': {hint}")
     return known[name]
 
@@ -139,44 +131,6 @@ def _default(field: Any) -> Any:
     return (
         field.default_factory() if field.default is MISSING and field.default_factory is not MISSING else field.default
     )
-
-
-def load_plugin(plugin: str | Path) -> ModuleType:
-    """Import a plugin, the path of a Python file or the name of a module; what it registers is known from then on."""
-    path = Path(plugin)
-    if path.suffix != ".py":
-        try:
-            return importlib.import_module(str(plugin))
-        except ModuleNotFoundError as error:
-            if error.name != str(plugin):
-                raise
-            raise ValueError(
-                f"there is no plugin '{plugin}': give the path of a .py file, or a module's name"
-            ) from None
-    path = path.resolve()
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no plugin '{plugin}': give the path of a .py file, or a module's name")
-    name = f"pidm_nav_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def load_plugins() -> None:
-    """Load the plugins of installed packages and those that the environment variable names."""
-    for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()
-    for plugin in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
-        load_plugin(plugin)
 
 
 def plugin_of(part: type[Any]) -> str:

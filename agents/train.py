@@ -294,7 +294,7 @@ def _output_dir(out: Path, overwrite: bool) -> Iterator[Path]:
         with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
             replaces = (out / DESCRIPTION).exists()
             if replaces and not overwrite:
-                raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite it")
+                raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite=True")
             folder = writable_folder(out / UNFINISHED) if replaces else out
             yield folder
             (folder / STATE_FILE).unlink(missing_ok=True)

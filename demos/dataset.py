@@ -219,7 +219,7 @@ class DemoDataset(Plottable):
 
     def save(self, target: str | Path) -> None:
         """Write a `.npz` or `.hdf5` file or `minari:ID`, as `save_demos` does."""
-        from pidm_nav.demos.formats import save_demos
+        from pidm_nav.demos.formats import save_demos  # noqa: PLC0415  which imports this module
 
         save_demos(self, target)
 
@@ -233,7 +233,7 @@ class DemoDataset(Plottable):
             arrays: `observations`, `actions`, `terminals` or `timeouts`, and perhaps `rewards` and `next_observations`,
                 one row per step. Without `next_observations`, the last action of an episode is left out.
         """
-        from pidm_nav.demos.formats.flat import from_flat
+        from pidm_nav.demos.formats.flat import from_flat  # noqa: PLC0415  which imports this module
 
         return from_flat(arrays, task, source=source)
 

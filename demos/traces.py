@@ -14,6 +14,7 @@ from pidm_nav.plots import demonstrator_colors, draw_room, legend_entries, panel
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import POSITION
+from pidm_nav.world3d.levels import UNITS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,6 +53,4 @@ def _trace(dataset: DemoDataset, episode: int, layout: Layout) -> NDArray[Any]:
     places = demo_states(dataset, episode)[:, POSITION]
     if TASKS[dataset.task].has_2d_state:
         return places
-    from pidm_nav.world3d.levels import UNITS
-
     return [0.0, layout.room_size[1]] + places / (UNITS, -UNITS)  # a 3D world has units of its own, and north is up

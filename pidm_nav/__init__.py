@@ -22,39 +22,105 @@ from pidm_nav.world2d.goals import GoalObservation
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.vector import NavVectorEnv
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # so that type checkers know every name, and that there are no others
     from pidm_nav.agents import *  # noqa: F403
     from pidm_nav.demos import *  # noqa: F403
     from pidm_nav.policies import evaluate
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import what `pidm_nav.demos`, `pidm_nav.policies` or `pidm_nav.agents` exports."""
+        if name in __all__:
+            modules = ("pidm_nav.demos", "pidm_nav.policies", "pidm_nav.agents")
+            for module in map(import_module, modules):  # the later ones only if need be
+                if name in module.__all__:
+                    return getattr(module, name)
+        raise AttributeError(f"module 'pidm_nav' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)
+
 
 __all__ = [
+    "AGENTS",
+    "BC",
+    "IDMS",
     "PAPER_TASKS",
+    "PIDM",
+    "PREDICTORS",
     "TASKS",
+    "AStarExpert",
+    "Agent",
+    "AgentConfig",
+    "Batch",
+    "Chunking",
+    "ChunkingConfig",
     "Comparison",
+    "CorrectiveBC",
+    "CorrectiveConfig",
+    "DeltaIDM",
+    "DeltaPIDM",
+    "DemoDataset",
+    "Diffusion",
+    "DiffusionConfig",
     "Episode",
     "EvalResult",
+    "Fit",
+    "Follow",
     "GoalObservation",
+    "HumanLikePlayer",
+    "InverseDynamics",
     "Layout",
+    "Learned",
+    "LinearIDM",
+    "Lookup",
     "NavEnv",
     "NavVectorEnv",
+    "Nearest",
+    "Neighbors",
+    "PIDMConfig",
+    "Play",
     "Policy",
+    "PredictiveAgent",
+    "Predictor",
+    "Preset",
+    "Pull",
+    "RecurrentBC",
+    "RecurrentConfig",
+    "RecurrentPIDM",
+    "RecurrentPIDMConfig",
+    "RetrievalBC",
     "Rollout",
+    "Sampling",
+    "StateIDM",
+    "Summary",
     "Task",
+    "TimeIndexed",
+    "TrainConfig",
+    "TrainingData",
+    "Transitions",
     "__version__",
+    "choose_preset",
+    "collect",
+    "dagger",
+    "edit_demos",
     "evaluate",
     "find_task",
+    "from_minari",
+    "load_agent",
+    "load_demos",
+    "load_plugin",
+    "make_expert",
+    "play",
+    "push_to_hub",
+    "register",
     "rollout",
+    "save_demos",
+    "to_minari",
+    "train",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import what `pidm_nav.demos`, `pidm_nav.policies` or `pidm_nav.agents` exports."""
-    if not name.startswith("_"):
-        modules = ("pidm_nav.demos", "pidm_nav.policies", "pidm_nav.agents")
-        for module in map(import_module, modules):  # the later ones only if need be
-            if name in module.__all__:
-                return getattr(module, name)
-    raise AttributeError(f"module 'pidm_nav' has no attribute '{name}'")
 
 
 def _register() -> None:

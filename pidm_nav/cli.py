@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
-import os
 import re
 import signal
 import sys
@@ -15,21 +14,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
+
+import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    StructConstructorSpec,
+    StructTypeInfo,
+)
 
 from pidm_nav.commands import COMMANDS, GROUPS, load_command
+from pidm_nav.commands.config import Config
 from pidm_nav.console import printable, say, say_command, wrapped
 from pidm_nav.limits import suggestion
+from pidm_nav.plugins import plugins_loaded
 from pidm_nav.version import __version__
-
-if TYPE_CHECKING:
-    from tyro.constructors import (
-        ConstructorRegistry,
-        PrimitiveConstructorSpec,
-        PrimitiveTypeInfo,
-        StructConstructorSpec,
-        StructTypeInfo,
-    )
 
 PLAINER = {  # what the parser says, and how it is told
     r"^Error parsing ([A-Z]\w*: )?": "",
@@ -38,6 +39,7 @@ PLAINER = {  # what the parser says, and how it is told
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
     r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }
+MODULE = re.compile(r"(^|[=,\s])([A-Za-z_][\w.]*):")  # before a Gymnasium id, as in gym.make("module:Id")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        with _terminable(), _plugins(words):
+        with _terminable(), plugins_loaded(_take_plugins(words)):
             _run(words)
     except (KeyboardInterrupt, ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
@@ -74,33 +76,23 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextlib.contextmanager
-def _plugins(words: list[str]) -> Iterator[None]:
-    """Take `--plugin FILE` out of the words of any command, and load the files, here and in worker processes."""
-    files: list[str] = []
+def _take_plugins(words: list[str]) -> list[str]:
+    """Take `--plugin FILE` out of the words of any command, and the modules out of tasks of the form `module:Id`."""
+    plugins: list[str] = []
     for index in range(len(words) - 1, -1, -1):
         option, given, value = words[index].partition("=")
         if option == "--plugin":
             if not given and index + 1 == len(words):
                 raise ValueError("--plugin needs a value: the path of a .py file, or the name of a module")
-            files.insert(0, value if given else words.pop(index + 1))
+            plugins.insert(0, value if given else words.pop(index + 1))
             del words[index]
-    if not files:
-        yield
-        return
-    from pidm_nav.agents.registry import PLUGINS_VARIABLE, load_plugin
-
-    before = os.environ.get(PLUGINS_VARIABLE)
-    for file in files:
-        load_plugin(file)
-    paths = [str(Path(file).resolve()) if file.endswith(".py") else file for file in files]
-    os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *paths])
-    try:
-        yield
-    finally:
-        os.environ.pop(PLUGINS_VARIABLE)
-        if before is not None:
-            os.environ[PLUGINS_VARIABLE] = before
+    option = ""
+    for index, word in enumerate(words):
+        option = word.partition("=")[0] if word.startswith("--") else option
+        if option in ("--task", "--tasks"):
+            plugins += [module for _, module in MODULE.findall(word)]
+            words[index] = MODULE.sub(r"\1", word)
+    return plugins
 
 
 def describe(command: Any) -> tuple[str, str]:
@@ -132,8 +124,6 @@ def _run(words: list[str]) -> None:
 
 def _call(words: str, arguments: list[str]) -> None:
     """Parse the arguments by the fields of the command's dataclass, and run it."""
-    from pidm_nav.commands.config import Config
-
     command = load_command(words)
     config = Config(arguments if "config" in command.__dataclass_fields__ else [])
     arguments = [*config.words, *arguments]
@@ -144,13 +134,13 @@ def _call(words: str, arguments: list[str]) -> None:
         warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
         try:
             parsed.run()
-        except ValueError as error:  # the library names arguments, and a person gave options
+        except (ValueError, OSError) as error:  # the library names arguments, and a person gave options
+            if isinstance(error, OSError) and error.errno is not None:  # the system's
+                raise
             raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
 
 
 def _parse(words: str, command: Any, arguments: list[str]) -> Any:
-    import tyro
-
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told), _optional_options():
@@ -164,7 +154,9 @@ def _parse(words: str, command: Any, arguments: list[str]) -> Any:
 
 def _with_options(sentence: str, names: list[str]) -> str:
     """Return a sentence in which arguments that are options of the command are called by their options."""
+    sentence = sentence.replace("overwrite=True", "--force").replace("with load_plugin", "with --plugin")
     for name in names:
+        sentence = sentence.replace(f"{name}=True", f"--{name}")
         option, place = f"--{name.replace('_', '-')}", rf"(?<![\w-]){name}\b"
         sentence = re.sub(place if "_" in name else rf"^{name}(?= is )", option, sentence)
     return sentence
@@ -172,9 +164,6 @@ def _with_options(sentence: str, names: list[str]) -> str:
 
 def _optional_options() -> ConstructorRegistry:
     """Let help texts name no default where an option has no value by default: its description says what is done."""
-    import tyro
-    from tyro.constructors import ConstructorRegistry, StructConstructorSpec
-
     registry = ConstructorRegistry()
     registry.primitive_rule(_list_rule)
     asked: list[StructTypeInfo] = []
@@ -204,9 +193,6 @@ def _optional_options() -> ConstructorRegistry:
 
 def _list_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Read options with several values that are separated by commas, by spaces or by both."""
-    import tyro
-    from tyro.constructors import PrimitiveConstructorSpec
-
     kind, *rest = get_args(info.type) or (None,)
     if get_origin(info.type) is not tuple or rest != [...] or tyro.conf.Positional in info.markers:
         return None

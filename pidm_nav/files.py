@@ -145,7 +145,7 @@ def _cell(value: Any) -> Any:
     return "" if value != value else f"{value:.6g}"
 
 
-def writable_folder(folder: str | Path, option: str = "--out") -> Path:
+def writable_folder(folder: str | Path, what: str = "folder") -> Path:
     """Make a folder and check that files can be written to it, before any work is done for it."""
     folder = Path(folder)
     try:
@@ -154,4 +154,4 @@ def writable_folder(folder: str | Path, option: str = "--out") -> Path:
             return folder
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise OSError(f"cannot write to '{folder}' ({reason}): choose another {option}") from None
+        raise OSError(f"cannot write to '{folder}' ({reason}): choose another {what}") from None

@@ -15,6 +15,7 @@ import numpy as np
 from pidm_nav.console import printable
 from pidm_nav.files import atomic_file
 from pidm_nav.tasks import TASKS
+from pidm_nav.world2d.render import draw_map
 from pidm_nav.world2d.state import POSITION
 
 if TYPE_CHECKING:
@@ -170,8 +171,6 @@ def task_panels(items: Sequence[Any]) -> tuple[Figure, list[tuple[Axes, list[Any
 def draw_room(ax: Axes, layout: Layout) -> None:
     """Draw a map without a frame; the numbers of its goals stay readable over marks and lines."""
     from matplotlib.patheffects import withStroke
-
-    from pidm_nav.world2d.render import draw_map
 
     draw_map(ax, layout)
     for number in ax.texts:

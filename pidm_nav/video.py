@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # otherwise pygame prints a greeting
 
 Frame = NDArray[np.uint8]
+PYGAME_CURE = "pip uninstall -y pygame pygame-ce && pip install pygame-ce"
+
+
+def require_pygame_ce() -> str:
+    """Return the version of pygame-ce; an ImportError says the cure where pygame has overwritten it."""
+    import pygame
+
+    if not getattr(pygame, "IS_CE", False):
+        raise ImportError(f"pygame has overwritten pygame-ce, whose files have the same names: {PYGAME_CURE}")
+    return str(pygame.version.ver)
 
 
 @contextmanager
@@ -41,6 +51,7 @@ def require_display(instead: str) -> None:
     """Start pygame's display; where there is none, an OSError says what to do instead."""
     import pygame
 
+    require_pygame_ce()
     named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
     if not sys.platform.startswith("linux") or os.environ.keys() & named:  # elsewhere SDL would print its own complaint
         with suppress(pygame.error):

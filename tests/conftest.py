@@ -5,7 +5,9 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,19 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: what the tests start must hear it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class SkipWithoutTorch:
+    """Skips the modules and tests that import torch where the extra `agents` is not installed."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name in ("torch", "stable_baselines3"):
+            pytest.skip("needs torch: pip install 'pidm-nav[agents]'", allow_module_level=True)
+
+
+if find_spec("torch") is None:
+    sys.meta_path.append(SkipWithoutTorch)  # type: ignore[arg-type]
 
 
 def pytest_collection_finish() -> None:
@@ -65,6 +80,7 @@ def own_parts() -> Iterator[None]:
 def box() -> "Iterator[Sandbox]":
     """A process that runs commands in forks of itself, which saves their imports."""
     pytest.importorskip("resource", reason="forks need Unix")
+    pytest.importorskip("torch")
     from sandbox import Sandbox
 
     sandbox = Sandbox()
@@ -81,6 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> "Iterator[Server]":
     """A studio that works in `folder`."""
+    pytest.importorskip("torch")
     from studio_server import Server
 
     made = Server(folder)

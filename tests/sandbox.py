@@ -39,7 +39,6 @@ LIBRARIES = (
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
     "matplotlib.backends.backend_pdf",
-    "sklearn.cluster",
     "scipy.stats",
     "scipy.spatial",
     "pygame",

@@ -374,7 +374,7 @@ def test_a_sweeps_performance_stands_beside_the_error_of_its_own_demonstrations(
 
 
 def test_a_sweep_of_other_demonstrations_is_refused(sweep, demos):
-    with refused("learned maze from other demonstrations", "--demos"):
+    with refused("learned maze from other demonstrations", "name the same files"):
         sweep_correlation([sweep], [demos["maze"][:5]])
     with refused("hold 0 results of retrieval-bc"):
         sweep_correlation([sweep], [demos["maze"]], agent="retrieval-bc")
@@ -427,7 +427,7 @@ def test_bad_input_is_one_sentence(tmp_path, files, demos):
     with refused("agent is bc"):
         run("field", "--demos", files["maze"], "--agent", tmp_path / "bc", "--out", tmp_path)
     (tmp_path / "file").touch()
-    with refused("cannot write to", "choose another --out"):
+    with refused("cannot write to", "choose another folder"):
         run("gap", "--demos", files["zigzag"], "--out", tmp_path / "file")
     with refused("no demonstrations given"):
         run("gap", "--demos", "--out", tmp_path)

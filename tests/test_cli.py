@@ -1,5 +1,6 @@
 """The command line: what it shows, and how it tells errors."""
 
+import ast
 import contextlib
 import io
 import os
@@ -10,11 +11,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pidm_nav
 from pidm_nav import __version__
 from pidm_nav.cli import COMMANDS, GROUPS, describe, load_command, main
 
@@ -296,10 +299,29 @@ def test_debug_shows_the_traceback_of_a_real_process():
     assert "Traceback" in debug.stderr
 
 
+def test_errors_of_the_library_name_no_options():
+    """Its users give arguments; the command line calls them by their options."""
+    root, wrong = Path(pidm_nav.__file__).parent, []
+    paths = {path for folder in (root, root / "agents", root / "demos") for path in folder.rglob("*.py")}
+    for path in (path for path in paths if path.relative_to(root).parts[0] not in ("cli.py", "commands")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for part in ast.walk(node) if isinstance(node, ast.Raise) else ():
+                if isinstance(part, ast.Constant) and re.search(r"(?<!\S)--[a-z]", str(part.value)):
+                    wrong.append(f"{path.name}:{part.lineno}: {part.value}")
+    assert not [each for each in wrong if not re.search("pip install|pidm-nav |ray start", each)], wrong
+
+
+def test_an_option_means_the_same_wherever_it_is():
+    """--device is where torch computes, in every command that has it; what a person plays with is the controller."""
+    for words in COMMANDS:
+        names = {each.name for each in fields(load_command(words))}
+        assert words not in ("record", "play") or ("controller" in names and "device" not in names)
+
+
 def test_overview_imports_nothing_heavy():
     code = (
         "import sys; from pidm_nav.cli import main; main([])\n"
-        "heavy = {'torch', 'pygame', 'matplotlib', 'scipy', 'sklearn', 'stable_baselines3'} & set(sys.modules)\n"
+        "heavy = {'torch', 'pygame', 'matplotlib', 'scipy', 'stable_baselines3'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,7 +15,18 @@ from pidm_nav import __version__
 from pidm_nav.cli import main
 from pidm_nav.commands import doctor
 
-NAMES = ["pidm-nav", "Python", "torch", "folder", "display", "gamepad", "ffmpeg", *doctor.EXTRAS, "tensorboard"]
+NAMES = [
+    "pidm-nav",
+    "Python",
+    "torch",
+    "pygame-ce",
+    "folder",
+    "display",
+    "gamepad",
+    "ffmpeg",
+    *doctor.EXTRAS,
+    "tensorboard",
+]
 PACKAGES = {package: name for name, (packages, _) in doctor.EXTRAS.items() for package in packages}
 
 
@@ -132,6 +144,17 @@ def test_missing_ffmpeg_leaves_gifs(tmp_path, monkeypatch):
 def test_missing_torch_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert not found(tmp_path)["torch"].found
+
+
+@pytest.mark.parametrize("words", ["record --task maze", "record --list-controllers", "play --task maze"])
+def test_pygame_in_the_place_of_pygame_ce_is_told_with_the_cure(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "pygame", ModuleType("pygame"))  # what is left of it when one is uninstalled
+    check = found(tmp_path)["pygame-ce"]
+    assert not check.found and check.remedy == "pip uninstall -y pygame pygame-ce && pip install pygame-ce"
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2 and check.remedy in capsys.readouterr().err
 
 
 def test_nothing_optional_is_imported(tmp_path, monkeypatch):

@@ -127,8 +127,11 @@ for write in (lambda: write_bytes(path, bytes(5000)), lambda: write_rows(path, [
 # ---- Windows
 
 COLLECT = """
+import signal
 import sys
 import pytest
+for name in ("SIGKILL", "SIGALRM", "SIGXFSZ", "SIGUSR1"):
+    vars(signal).pop(name)
 for name in [name for name in sys.modules if name.split(".")[0] == "pidm_nav"]:
     del sys.modules[name]  # imported again, without the modules of Unix
 sys.modules["resource"] = sys.modules["fcntl"] = None

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -720,6 +721,10 @@ def test_custom_maps_and_other_environments_go_to_minari(store):
     assert_same(from_minari("custom-v0"), data)
     images = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
     pictures = DemoDataset("Nobody-Knows-v0", (Episode(images, np.zeros((2, 2)), np.zeros(2), True, False),))
+    if version("minari") == "0.5.3":  # the last one for Python 3.10
+        with pytest.raises(ValueError, match="keeps images as JPEGs"):
+            to_minari(pictures, "other/pictures-v1")
+        return
     to_minari(pictures, "other/pictures-v1")
     assert_same(from_minari("other/pictures-v1"), pictures)
 
@@ -799,6 +804,8 @@ def test_minari_on_a_full_disk_leaves_the_old_one(store):
 )
 def test_the_room_that_minari_may_take_is_enough(store, dataset):
     data = dataset()
+    if data[0].observations.ndim == 4 and version("minari") == "0.5.3":
+        pytest.skip("Minari 0.5.3 cannot keep images as they are")
     to_minari(data, "room/x-v0")
     assert sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) < most_bytes(data, "")
 
@@ -958,7 +965,7 @@ def test_dictionaries_from_minari_are_flattened_as_gymnasium_does_it(store):
     [
         ("Tuple", (np.zeros((4, 3), np.float32),), "are Tuple"),
         ("Discrete", np.zeros(4, np.int64), "are Discrete"),
-        ("images", {"camera": np.zeros((4, 8, 8, 3), np.uint8)}, "images"),
+        ("images", {"camera": np.zeros((4, 8, 8, 3), np.uint8)}, "observations"),
     ],
 )
 def test_what_is_neither_numbers_nor_images_in_minari_is_refused(store, space, observations, words):

@@ -113,7 +113,7 @@ READERS = {
         also=("demos",),
         weight=1,
     ),
-    "mapping": Reader("mapping", ("record --list-devices --mapping {0}",), "read_controls {0}", weight=2),
+    "mapping": Reader("mapping", ("record --list-controllers --mapping {0}",), "read_controls {0}", weight=2),
     "map": Reader(
         "map",
         (

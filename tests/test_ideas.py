@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from sandbox import Sandbox
 
+pytest.importorskip("torch")
+
 IDEAS = sorted((Path(__file__).parents[1] / "examples" / "ideas").glob("*.py"))
 
 

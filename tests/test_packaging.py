@@ -1,6 +1,7 @@
 """What is installed: every package and data file, inside pidm_nav and nowhere else."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -123,7 +124,7 @@ def test_bundled_demonstrations_are_complete(wheel: zipfile.ZipFile) -> None:
 
 
 def test_importing_gives_no_warning_and_no_heavy_module() -> None:
-    heavy = "{'torch', 'pygame', 'matplotlib', 'scipy', 'sklearn', 'stable_baselines3'}"
+    heavy = "{'torch', 'pygame', 'matplotlib', 'scipy', 'stable_baselines3'}"
     program = f"import pidm_nav, sys; found = {heavy} & set(sys.modules); assert not found, found"
     ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
@@ -135,6 +136,91 @@ def test_names_of_demonstrations_do_not_bring_torch() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+def run_python(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_the_package_has_the_names_of_its_rooms_and_shows_no_others() -> None:
+    program = """
+import pidm_nav
+shown = dir(pidm_nav)
+from pidm_nav import *
+from pidm_nav import agents, demos
+assert shown == sorted(pidm_nav.__all__) and len(set(shown)) == len(shown), shown
+rooms = {*agents.__all__, *demos.__all__}
+own = {name for name in shown if name not in rooms}
+assert rooms <= set(shown), rooms - set(shown)
+assert all(name in vars(pidm_nav) for name in own) and "gym" not in own, own
+assert train is agents.train and collect is demos.collect
+"""
+    ended = run_python(program)
+    assert ended.returncode == 0, ended.stderr
+
+
+TORCH_FREE = """
+import sys
+
+class Absent:
+    def find_spec(name, *_):
+        if name.partition(".")[0] in ("torch", "stable_baselines3", "safetensors"):
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+sys.meta_path.insert(0, Absent)
+import gymnasium as gym
+import numpy as np
+import pidm_nav
+from pidm_nav import AStarExpert, HumanLikePlayer, collect, evaluate, load_demos, save_demos
+from pidm_nav.cli import main
+import pidm_nav.demos.recorder.session, pidm_nav.demos.recorder.screen, pidm_nav.demos.recorder.devices
+
+env = gym.make("PIDMNav-Maze-v0", render_mode="rgb_array")
+env.reset(seed=0)
+assert env.render().ndim == 3
+assert evaluate(AStarExpert("zigzag"), "zigzag", episodes=1).goal_ratio == 1
+save_demos(collect(HumanLikePlayer("zigzag"), "zigzag", 1), "own.npz")
+main("demos info own.npz zigzag/astar".split())
+main("demos replay own.npz --check".split())
+main("evaluate astar --task zigzag --episodes 1".split())
+main([])
+for words in ("train --demos own.npz", "evaluate zigzag/pidm", "agents"):
+    try:
+        main(words.split())
+    except SystemExit as stop:
+        assert stop.code == 2, words
+    else:
+        raise AssertionError(words)
+try:
+    pidm_nav.train
+except ModuleNotFoundError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def test_all_but_agents_works_without_torch(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", TORCH_FREE], capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    said = set(ended.stderr.replace("error: ", "").strip().splitlines())
+    assert said == {"agents need torch: pip install 'pidm-nav[agents]'"}
+
+
+def test_type_checkers_know_every_public_name_and_no_other(tmp_path: Path) -> None:
+    """The README's snippets as a user's file under mypy, without other packages, which would take a minute."""
+    pytest.importorskip("mypy")
+    if not (ROOT / "pidm_nav" / "agents").is_dir():
+        pytest.skip("this checkout has no symbolic links, which mypy follows")
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    code = "\n".join([*blocks, "reveal_type(load_demos)", "from pidm_nav import nonsense"])
+    (tmp_path / "user.py").write_text(code, "utf-8")
+    (tmp_path / "mypy.ini").write_text("[mypy]\nfollow_imports = skip\n[mypy-pidm_nav.*]\nfollow_imports = silent\n")
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "user.py"]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    told = [line for line in ended.stdout.splitlines() if line.startswith("user.py")]
+    assert len(told) == 2, ended.stdout + ended.stderr
+    assert "-> pidm_nav.demos.dataset.DemoDataset" in told[0]
+    assert 'Module "pidm_nav" has no attribute "nonsense"' in told[1]
 
 
 def test_the_version_is_said_once() -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import tyro
 
-from pidm_nav.cli import COMMANDS, _optional_options, _plugins, describe, load_command
+from pidm_nav.cli import COMMANDS, _optional_options, _take_plugins, describe, load_command
+from pidm_nav.plugins import plugins_loaded
 
 if TYPE_CHECKING:
     from sandbox import Sandbox
@@ -148,7 +149,7 @@ def test_shell_commands_parse(page: str, line: str) -> None:
     assert name is not None, f"{page}: there is no command in '{line}'"
     arguments = words[len(name.split()) :]
     try:
-        with _plugins(arguments):
+        with plugins_loaded(_take_plugins(arguments)):
             _parse(name, [argument for argument in arguments if argument != "--debug"])
     except SystemExit as ended:
         assert "--help" in arguments, f"{page}: '{line}' does not parse ({ended.code})"

@@ -488,7 +488,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_played(tmp
     not sys.platform.startswith("linux"), reason="other systems have no folder that nobody can write to"
 )
 def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_played():
-    with pytest.raises(OSError, match="choose another --out"):
+    with pytest.raises(OSError, match="choose another folder"):
         DemoFile("/proc/mine.npz", find_task("maze"), ENV_KWARGS)
 
 
@@ -813,7 +813,7 @@ def test_commands_without_a_session(tmp_path, monkeypatch, capsys, display):
     with pytest.raises(FileExistsError, match=r"pad\.json"):
         record(monkeypatch, [], "--write-mapping", tmp_path / "pad.json")
     pad = VirtualGamepad()
-    record(monkeypatch, [], "--list-devices", "--mapping", tmp_path / "pad.json")
+    record(monkeypatch, [], "--list-controllers", "--mapping", tmp_path / "pad.json")
     pad.unplug()
     printed = capsys.readouterr().out
     assert "Virtual Controller" in printed and "keyboard" in printed
@@ -829,8 +829,8 @@ def test_commands_without_a_session(tmp_path, monkeypatch, capsys, display):
         (("--task", "maze", "--video", "/dev/null/clip.mp4"), "cannot write to '/dev/null'"),
         (("--task", "maze", "--out", "mine.txt"), "npz"),
         (("--task", "maze", "--mapping", "none.json"), "none.json"),
-        (("--task", "maze", "--device", "Xbox"), "'Xbox'"),
-        (("--task", "maze", "--size", "20"), "--size"),
+        (("--task", "maze", "--controller", "Xbox"), "'Xbox'"),
+        (("--task", "maze", "--size", "20"), "size is 20"),
         (("--task", "maze", "--layout", "map.txt"), "--layout"),
         (("--task", "tour-3d", "--random-start"), "--random-start does not apply to tour-3d"),
         (("--task", "Pendulum-v1", "--video", "clip.mp4"), "--video"),

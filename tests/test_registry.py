@@ -342,7 +342,9 @@ def test_a_plugin_from_a_file_and_agents_that_need_it(plugin: Path, dataset: Dem
 def test_plugins_that_are_not_there_or_fail(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no plugin '.*absent.py': give the path"):
         load_plugin(tmp_path / "absent.py")
-    with pytest.raises(ValueError, match=r"there is no plugin 'nobodys_module': give the path of a \.py file, or"):
+    with pytest.raises(
+        ValueError, match=r"there is no module 'nobodys_module': give one that is installed, or a \.py file"
+    ):
         load_plugin("nobodys_module")
     broken = tmp_path / "broken.py"
     broken.write_text("raise RuntimeError('no')")

@@ -171,7 +171,7 @@ def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys
         "empty": ([str(empty)], "no finished job"),
         "twice": ([human, human], "second folder of human demonstrations"),
         "no folder": ([str(tmp_path / "file")], "holds no manifest.json"),
-        "unwritable": ([human, "--out", str(tmp_path / "file" / "out")], "choose another --out"),
+        "unwritable": ([human, "--out", str(tmp_path / "file" / "out")], "choose another folder"),
     }[case]
     if "--out" not in words:
         words = [*words, "--out", str(tmp_path / "out")]

@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from pidm_nav import PAPER_TASKS, AStarExpert, HumanLikePlayer, Rollout, collect, evaluate, find_task, rollout
+from pidm_nav import (
+    PAPER_TASKS,
+    AStarExpert,
+    HumanLikePlayer,
+    Rollout,
+    collect,
+    evaluate,
+    find_task,
+    load_demos,
+    rollout,
+)
+from pidm_nav.cli import main
 from pidm_nav.rollouts.rollout import Ending
 from pidm_nav.tasks import task_name
 
@@ -285,6 +296,19 @@ def test_no_name_of_a_task_imports_a_module(name, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no task is called"):
         evaluate(Constant([0, 0]), name)
     assert "far" not in sys.modules
+
+
+def test_the_command_line_imports_the_module_of_a_task_and_its_file_names_the_id_alone(tmp_path, monkeypatch, capsys):
+    pendulum = "'gymnasium.envs.classic_control:PendulumEnv', max_episode_steps=5"
+    (tmp_path / "near.py").write_text(f"import gymnasium\ngymnasium.register('Near-v0', {pendulum})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    main(["collect", "--task", "near:Near-v0", "--expert", "play", "--episodes", "2", "--out", "near.npz"])
+    assert load_demos("near.npz").task == "Near-v0"
+    gym.registry.pop("Near-v0")
+    with pytest.raises(SystemExit) as stop:
+        main(["collect", "--task=nobodys.module:Near-v0", "--expert", "play"])
+    assert stop.value.code == 2 and "there is no module 'nobodys.module'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", [-1, 0, float("nan"), 1e308, 1e-320, 10**20])

@@ -159,7 +159,7 @@ def test_shards_share_the_work(tiny: Sweep, tmp_path: Path) -> None:
 def test_different_configurations_do_not_mix(tiny: Sweep, tmp_path: Path, change: dict[str, Any]) -> None:
     run_sweep(replace(tiny, seeds=1, num_demos=(1,), agents=("bc",)), tmp_path, here)
     before = scores(tmp_path)
-    with pytest.raises(ValueError, match="choose another --out"):
+    with pytest.raises(ValueError, match="choose another folder"):
         run_sweep(replace(tiny, **change), tmp_path, here)
     assert scores(tmp_path) == before
 
@@ -424,7 +424,7 @@ def test_an_unwritable_folder_is_one_sentence(file: Path, tmp_path: Path, capsys
     with pytest.raises(SystemExit) as stopped:
         main(command(tmp_path / "taken" / "results", file))
     assert stopped.value.code == 2
-    assert "choose another --out" in capsys.readouterr().err
+    assert "choose another folder" in capsys.readouterr().err
 
 
 def test_missing_ray_is_one_sentence(

@@ -442,7 +442,7 @@ def test_a_step_stays_on_the_device(name: str, dataset: DemoDataset, monkeypatch
 
 def test_a_finished_folder_is_not_overwritten(dataset: DemoDataset, tmp_path: Path) -> None:
     train("retrieval-bc", dataset, out=tmp_path, **TINY)
-    with pytest.raises(ValueError, match="already holds a trained agent: choose another folder, or overwrite it"):
+    with pytest.raises(ValueError, match="already holds a trained agent: choose another folder, or overwrite=True"):
         train("retrieval-bc", dataset, out=tmp_path, **TINY)
     train("bc", dataset, out=tmp_path, overwrite=True, **TINY)
     assert load_agent(tmp_path).name == "bc"

@@ -114,6 +114,7 @@ def test_generators_and_seeds_are_those_of_the_rows():
 
 
 @pytest.mark.parametrize("actions", [0, None, 1.0, [0.5], [[0.0, 0.0]], np.zeros((ROWS, 3)), np.zeros((ROWS + 1, 2))])
+@pytest.mark.skipif(gym.__version__.startswith("1.1."), reason="Gymnasium 1.1's own does not check the rows of actions")
 def test_wrong_actions_are_the_errors_of_gymnasium_s_own_vector_environment(actions):
     kinds = []
     for envs in both("PIDMNav-Maze-v0", {}, AutoresetMode.NEXT_STEP, None):

@@ -279,7 +279,7 @@ class TestProcesses:
         envs.close()
         assert not _engines(os.getpid())
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, getattr(signal, "SIGKILL", 9)])  # Windows has no SIGKILL
     def test_a_killed_process_takes_its_engine_along_and_leaves_nothing(self, tmp_path: Path, number: int) -> None:
         program = (
             "import sys\nfrom pidm_nav.world3d.env import NavEnv3D\n"

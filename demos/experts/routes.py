@@ -60,7 +60,7 @@ class Routes:
         from scipy.sparse import csr_array
 
         pitch, (width, height) = self.pitch, self.nodes.shape
-        index = np.arange(width * height).reshape(width, height)
+        index = np.arange(width * height, dtype=np.int32).reshape(width, height)  # as SciPy 1.11 wants it
         hops = []
         for x, y in HOPS:
             first = index[max(0, -x) : width - max(0, x), max(0, -y) : height - max(0, y)].ravel()

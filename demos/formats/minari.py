@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -164,7 +165,7 @@ def check_id(dataset_id: str, force: bool = True) -> None:
     if not (_store() / dataset_id).resolve().is_relative_to(_store().resolve()):
         raise ValueError(f"Minari's '{dataset_id}' is a link that leads out of '{_store()}': choose another id")
     if not force and (_store() / dataset_id).exists():
-        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or --force to replace it")
+        raise FileExistsError(f"Minari already has '{dataset_id}': choose another version, or force=True to replace it")
 
 
 def _checksum(written: Written, episodes: Iterable[Episode]) -> str:
@@ -279,6 +280,8 @@ def _origin(dataset_id: str, metadata: Metadata) -> Origin:
 def _environment(dataset: DemoDataset) -> dict[str, Any]:
     """Return the environment that Minari keeps with the dataset, and spaces of their own where it has others."""
     shape, images = dataset[0].observations.shape[1:], dataset[0].observations.ndim == 4
+    if images and "jpeg_encoding" not in inspect.signature(_import_minari().create_dataset_from_buffers).parameters:
+        raise ValueError("Minari 0.5.3 keeps images as JPEGs, which are not the same: update it, or write an .npz file")
     kept: dict[str, Any] = {"jpeg_encoding": False} if images else {}  # it would change the pixels
     low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
     kept["observation_space"] = gym.spaces.Box(low, high, shape, dtype)

@@ -89,7 +89,7 @@ def _load(text: str) -> DemoDataset:
     elif text.startswith("minari:"):
         return from_minari(text.removeprefix("minari:"))
     if path.is_dir():
-        from pidm_nav.demos.formats.paper import load_release
+        from pidm_nav.demos.formats.paper import load_release  # noqa: PLC0415  which imports this module
 
         return load_release(path)
     if path.suffix in SUFFIXES and path.is_file():
@@ -172,7 +172,7 @@ def check_output(target: str, force: bool) -> None:
     elif not target.endswith(".npz"):
         raise ValueError(f"cannot write to '{target}': give a name that ends in .npz or .hdf5, or minari:ID")
     if Path(target).exists() and not force:
-        raise FileExistsError(f"'{target}' exists: choose another name, or --force to replace it")
+        raise FileExistsError(f"'{target}' exists: choose another name, or force=True to replace it")
     writable_folder(Path(target).parent)
 
 

@@ -124,8 +124,12 @@ def read_controls(path: str | Path) -> Controls:
     try:
         return msgspec.json.decode(Path(path).read_bytes(), type=Controls)
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no mapping '{path}': --write-mapping {path} makes one to edit") from None
+        raise FileNotFoundError(
+            f"there is no mapping '{path}': `pidm-nav record --write-mapping {path}` makes one to edit"
+        ) from None
     except msgspec.ValidationError as error:
-        raise ValueError(f"the mapping '{path}' cannot be used: {error} (--write-mapping shows all names)") from None
+        raise ValueError(
+            f"the mapping '{path}' cannot be used: {error} (`pidm-nav record --write-mapping FILE` shows all names)"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"the mapping '{path}' is not JSON: {error}") from None

@@ -174,7 +174,7 @@ class Inputs:
 
 
 def list_devices(controls: Controls) -> list[Gamepad]:
-    """Return the gamepads that are plugged in, in the order in which `--device` counts them."""
+    """Return the gamepads that are plugged in, in the order in which they are counted."""
     pygame.joystick.init()
     controller.init()
     pads = []

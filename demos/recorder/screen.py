@@ -50,7 +50,7 @@ class Screen:
             width, height = pygame.display.get_desktop_sizes()[0]
             widest = min(width - 40 - PANEL, (width - 40) * HIGH // (HIGH + PANEL))
             size = max(min(widest, height - 120, MOST), 480)
-        check_number("--size", size, 480, MAX_SIDE)
+        check_number("size", size, 480, MAX_SIDE)
         self.title, self.subtitle, self.controls, self.size = title, subtitle, controls, size
         self._scale = size / min(max(size, LOW), HIGH)  # beside a small world all must fit, beside a large one be seen
         self.width = size + self._px(PANEL)

@@ -13,6 +13,8 @@ from pidm_nav import plots
 from pidm_nav.analysis.predictor import fit_predictor, prediction_errors
 from pidm_nav.analysis.states import Finding
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.experiments.results import make_curves, read_manifest, read_results
+from pidm_nav.experiments.sweep import sample_demos
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,8 +44,6 @@ def sweep_correlation(
     """
     from scipy.stats import spearmanr
 
-    from pidm_nav.experiments.results import make_curves, read_manifest, read_results
-
     known = {dataset.sha256: dataset for dataset in datasets}
     curves: list[Finding] = []
     for folder in results:
@@ -54,7 +54,7 @@ def sweep_correlation(
             dataset = known.get(manifest.demos[curve.task].sha256) if curve.task in manifest.demos else None
             if dataset is None:
                 other = f"the sweep in '{folder}' learned {curve.task} from other demonstrations than those given"
-                raise ValueError(f"{other}: name the same files after --demos")
+                raise ValueError(f"{other}: name the same files")
             found = _curve(curve, dataset, done)
             curves += [found] if found.columns["demos"] else []
     errors, ratios = ([x for curve in curves for x in curve.columns[key]] for key in ("error", "goal_ratio"))
@@ -66,8 +66,6 @@ def sweep_correlation(
 
 def _curve(curve: Curve, dataset: DemoDataset, cells: Iterable[Cell]) -> Finding:
     """Find the mean error and performance for each number of demonstrations that leaves some to hold out."""
-    from pidm_nav.experiments.sweep import sample_demos
-
     columns: dict[str, list[Any]] = {"demos": [], "seeds": [], "error": [], "goal_ratio": []}
     for size, ratio in zip(curve.sizes, curve.mean, strict=True):
         errors = []

@@ -106,7 +106,7 @@ def nearest(points: Array, candidates: Array) -> Integers:
 def cluster_states(
     dataset: DemoDataset, clusters: int | None, rng: np.random.Generator, keep_goals_apart: bool = True
 ) -> StateClusters:
-    """Run K-means on every state of a dataset.
+    """Run k-means on every state of a dataset.
 
     Args:
         dataset: demonstrations with full states, see `state_dataset`.
@@ -115,8 +115,6 @@ def cluster_states(
         keep_goals_apart: weight a reached flag by twice the diagonal of the region that positions cover, so that no
             cluster mixes states that head for different goals. Otherwise a flag counts as one pixel, that is nothing.
     """
-    from sklearn.cluster import KMeans
-
     check_states(dataset)
     if clusters is None:
         clusters = max(1, min(500, dataset.num_steps // 4))
@@ -134,6 +132,25 @@ def cluster_states(
     elif keep_goals_apart:
         apart = 2 * float(np.hypot(*np.ptp(states[:, POSITION], axis=0)))
         weight[np.isin(features, dataset.goal_flags)] = apart
-    # One start from k-means++ is enough with hundreds of centers: others differ in the third digit.
-    means = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(states[:, features] * weight)
-    return StateClusters(features, weight, means.cluster_centers_)
+    return StateClusters(features, weight, k_means(states[:, features] * weight, clusters, rng))
+
+
+def k_means(points: Floats, clusters: int, rng: np.random.Generator) -> Floats:
+    """Return the centers (K, F) that Lloyd's algorithm finds from a k-means++ start.
+
+    One start is enough with hundreds of centers. There must be at least K distinct points.
+    """
+    first = [int(rng.integers(len(points)))]
+    distance = np.full(len(points), np.inf)
+    for _ in range(clusters - 1):
+        distance = np.minimum(distance, ((points - points[first[-1]]) ** 2).sum(axis=1))
+        first.append(int(rng.choice(len(points), p=distance / distance.sum())))
+    centers, owner = points[first], np.full(len(points), -1)
+    for _ in range(300):
+        before, owner = owner, nearest(points, centers)
+        if np.array_equal(owner, before):
+            break
+        count = np.bincount(owner, minlength=clusters)[:, None]
+        total = np.stack([np.bincount(owner, column, clusters) for column in points.T], axis=1)
+        centers = np.where(count > 0, total / np.maximum(count, 1), centers)
+    return centers

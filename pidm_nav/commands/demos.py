@@ -18,6 +18,8 @@ from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.play import anywhere
 from pidm_nav.demos.formats import load_demos, reserved_output, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
+from pidm_nav.demos.traces import plot_traces
+from pidm_nav.plots import check_figure_name, save_figure
 from pidm_nav.rollouts.rollout import episode_seeds
 from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import TASKS, find_task
@@ -231,9 +233,6 @@ class Plot:
 
     def run(self) -> None:
         """Draw the figure and save it."""
-        from pidm_nav.demos.traces import plot_traces
-        from pidm_nav.plots import check_figure_name, save_figure
-
         check_figure_name(self.out)
         if self.episodes is not None and self.episodes < 1:
             raise ValueError(f"--episodes is {self.episodes}: it must be at least 1")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pidm_nav.console import say
 from pidm_nav.version import __version__
-from pidm_nav.video import quiet_libraries
+from pidm_nav.video import PYGAME_CURE, quiet_libraries, require_pygame_ce
 
 EXTRAS = {  # each extra of the package: what it installs, and what does not work without it
     "studio": (("starlette", "uvicorn", "websockets"), "no studio in a browser; recording in a window works"),
@@ -68,7 +68,12 @@ def examine(folder: Path) -> list[Check]:
     looks: dict[str, tuple[Callable[[], str], str, str]] = {
         "pidm-nav": (lambda: f"{__version__}, in {Path(__file__).parents[1]}", "", ""),
         "Python": (lambda: f"{platform.python_version()} on {platform.system()} {platform.machine()}", "", ""),
-        "torch": (_torch, "no training and no agents; environments and demonstrations work", "pip install torch"),
+        "torch": (
+            _torch,
+            "no training and no agents; environments, experts, recorder and demonstrations work",
+            "pip install 'pidm-nav[agents]'",
+        ),
+        "pygame-ce": (require_pygame_ce, "no pictures, videos and windows", PYGAME_CURE),
         "folder": (partial(_folder, folder), "nothing can be saved here", "cd to a folder of your own, or give --out"),
         "display": (_display, window, "record and play in a browser with pidm-nav studio, or on a desktop (ssh -X)"),
         "gamepad": (_gamepad, "record and play take the keyboard, which steers less finely", "plug one in"),
@@ -128,6 +133,7 @@ def _display() -> str:
     """Say where a window would open, without opening one."""
     import pygame
 
+    require_pygame_ce()
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise OSError("none (neither DISPLAY nor WAYLAND_DISPLAY is set)")
     try:
@@ -144,6 +150,7 @@ def _display() -> str:
 def _gamepad() -> str:
     import pygame
 
+    require_pygame_ce()
     pygame.joystick.init()
     names = [pygame.joystick.Joystick(index).get_name() for index in range(pygame.joystick.get_count())]
     if not names:

@@ -16,6 +16,8 @@ from pidm_nav.console import console, print_table, progress_bar, say, say_comman
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
+from pidm_nav.experiments.quickstart import FAST, MARK, Plan, check_folder, next_steps, run
+from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
 from pidm_nav.files import only_writer
 from pidm_nav.limits import check_number
@@ -42,8 +44,6 @@ class Quickstart:
 
     def run(self) -> None:
         """Run the quickstart, and say what came out and what to do next."""
-        from pidm_nav.experiments.quickstart import FAST, MARK, Plan, check_folder, next_steps, run
-
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
         check_folder(self.out, self.force)
@@ -206,8 +206,6 @@ class Report:
 
     def run(self) -> None:
         """Write the report."""
-        from pidm_nav.experiments.report import write_report
-
         if not self.results:
             raise ValueError("no results given: name one or more folders that pidm-nav sweep wrote")
         say(f"report written: open {write_report(self.results, self.out)}")

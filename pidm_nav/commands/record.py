@@ -17,7 +17,7 @@ from pidm_nav.demos.replay import demo_frames
 from pidm_nav.policies import load_named, make_rival
 from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import Task, find_task
-from pidm_nav.video import check_video_name, require_display, write_video
+from pidm_nav.video import check_video_name, require_display, require_pygame_ce, write_video
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class PlayOptions:
 
     task: str | None = None
     """Task: four-room, zigzag, maze, multiroom, one of these with -3d, tour-3d, custom, or any Gymnasium id."""
-    device: str | None = None
-    """Device to play with: keyboard, or a gamepad's number or part of its name; by default whichever is used."""
+    controller: str | None = None
+    """What to play with: keyboard, or a gamepad's number or part of its name; by default whichever is used."""
     mapping: Path | None = None
     """JSON file that says what sticks, buttons and keys mean; record --write-mapping makes one to edit."""
     countdown: float = 0.0
@@ -50,11 +50,11 @@ class PlayOptions:
 
     def play(self, session: Session, controls: Controls, subtitle: str) -> str:
         """Let the person play a session, and return the frame rate achieved."""
+        require_display("let an expert make demonstrations with pidm-nav collect")
         from pidm_nav.demos.recorder import loop, screen
         from pidm_nav.demos.recorder.devices import Inputs
 
-        require_display("let an expert make demonstrations with pidm-nav collect")
-        inputs = Inputs(controls, self.device)
+        inputs = Inputs(controls, self.controller)
         pace = loop.Pace(session.rules.fps)
         loop.run(session, inputs, screen.Screen(session.task.title, subtitle, controls, self.size), pace)
         return pace.report()
@@ -75,8 +75,8 @@ class Record(PlayOptions):
     """Keep only episodes that reach all goals."""
     video: Path | None = None
     """Also draw each episode: clip.mp4 (or .gif) gives clip-1.mp4, clip-2.mp4 and so on."""
-    list_devices: bool = False
-    """Show the devices and stop."""
+    list_controllers: bool = False
+    """List the gamepads and stop."""
     write_mapping: Path | None = None
     """Write the default mapping of sticks, buttons and keys to this file, to be edited, and stop."""
 
@@ -90,10 +90,11 @@ class Record(PlayOptions):
             say(f"the default mapping is in {mapping}: edit it and give it as --mapping {mapping}")
             return
         controls = self.controls()
-        if self.list_devices:
+        if self.list_controllers:
+            require_pygame_ce()
             from pidm_nav.demos.recorder.devices import list_devices
 
-            columns = ("--device", "Name", "Kind", "SDL's id")
+            columns = ("--controller", "Name", "Kind", "SDL's id")
             pads = enumerate(list_devices(controls), start=1)
             rows = [(str(number), pad.name, pad.kind, pad.guid) for number, pad in pads]
             rows.append((KEYBOARD, KEYBOARD, "arrows and WASD", ""))

@@ -21,6 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from pidm_nav.console import printable
+from pidm_nav.plugins import PLUGINS_VARIABLE
 
 Work = TypeVar("Work")
 Outcome = dict[str, Any]  # what the function returned, or {"error": ..., "traceback": ...}
@@ -173,8 +174,6 @@ def run_ray(
 def _connect(address: str, workers: int | None, cpus_per_job: float, runtime_env: Mapping[str, Any]) -> None:
     """Join the cluster, or start one on this machine."""
     import ray
-
-    from pidm_nav.agents.registry import PLUGINS_VARIABLE
 
     plugins = {PLUGINS_VARIABLE: os.environ[PLUGINS_VARIABLE]} if PLUGINS_VARIABLE in os.environ else {}
     variables = {**ONE_THREAD, **plugins, **runtime_env.get("env_vars", {})}

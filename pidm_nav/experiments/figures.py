@@ -171,7 +171,8 @@ def _draw_panel(ax: Axes, task: str, lines: Sequence[Line]) -> None:
         look: Any = {"marker": line.marker, "markersize": 3, "color": line.color, "gid": f"line-{index}"}
         ax.plot(line.curve.sizes, mean, line.style, **look)
         if line.style == "-":
-            low, high = np.clip([mean - std, mean + std], *((0, 1) if line.curve.is_share else (None, None)))
+            lowest, highest = (0, 1) if line.curve.is_share else (-np.inf, np.inf)
+            low, high = np.clip([mean - std, mean + std], lowest, highest)
             ax.fill_between(line.curve.sizes, low, high, color=line.color, alpha=0.15, linewidth=0)
         if np.isfinite(line.needed):
             # lines at the same size take turns with their dots, so that none hides another

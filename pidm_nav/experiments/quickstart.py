@@ -88,11 +88,11 @@ FAST = Plan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4)
 def check_folder(out: Path, force: bool) -> None:
     """Refuse, before any work is done, a folder that holds something else or cannot be written to."""
     if out.exists() and not out.is_dir():
-        raise FileExistsError(f"'{out}' is a file: choose another --out")
+        raise FileExistsError(f"'{out}' is a file: choose another folder")
     writable_folder(out)
     others = (path for path in out.iterdir() if not path.name.startswith(".quickstart."))  # of one that was killed
     if not force and not (out / MARK).is_file() and any(others):
-        raise FileExistsError(f"'{out}' holds other things: choose another --out, or add --force to write among them")
+        raise FileExistsError(f"'{out}' holds other things: choose another folder, or force=True to write among them")
 
 
 def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> Report:

@@ -189,7 +189,7 @@ def open_folder(folder: Path, manifest: Manifest) -> Manifest:
     with only_writer(path, "try again when it is done", wait=True):
         if not path.exists() and any((folder / JOBS).glob("[!.]*.json")):
             raise ValueError(
-                f"'{folder}' holds results but no {MANIFEST} that says how they were made: choose another --out"
+                f"'{folder}' holds results but no {MANIFEST} that says how they were made: choose another folder"
             )
         there = read_manifest(folder) if path.exists() else manifest
         before, now = msgspec.to_builtins(there), msgspec.to_builtins(manifest)
@@ -197,7 +197,7 @@ def open_folder(folder: Path, manifest: Manifest) -> Manifest:
             place, old, new = found
             raise ValueError(
                 f"'{folder}' holds results made with {place} {old}, not {new}: "
-                "choose another --out, or the same settings to go on"
+                "choose another folder, or the same settings to go on"
             )
         merged = {**before, **{part: {**before[part], **now[part]} for part in JOINED}}
         if merged != before or not path.exists():

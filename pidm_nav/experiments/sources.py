@@ -24,7 +24,7 @@ def find_demos(
             folder of the paper's release for each task.
     """
     if files and demos_from is not None:
-        raise ValueError("--demos and --demos-from were both given: choose one")
+        raise ValueError("files and demos_from were both given: choose one")
     tasks = tuple(PAPER_TASKS) if tuple(tasks) == ("all",) else tasks
     names = list(dict.fromkeys(find_task(task).name for task in tasks))
     if not files and (demos_from is None or demos_from in BUNDLED):
@@ -35,7 +35,7 @@ def find_demos(
         dataset = load_demos(source)
         if dataset.task in found and (not names or dataset.task in names):
             raise ValueError(
-                f"'{found[dataset.task][0]}' and '{source}' are both of {dataset.task}: name one per task with --demos"
+                f"'{found[dataset.task][0]}' and '{source}' are both of {dataset.task}: name one file per task"
             )
         found[dataset.task] = (source, dataset)
     for task in names:
@@ -49,7 +49,7 @@ def _inside(folder: Path) -> list[str]:
     """Return the datasets in a folder, or the folder itself if it is one of the paper's release."""
     if not folder.is_dir():
         known = " or ".join(BUNDLED)
-        raise FileNotFoundError(f"there is no folder '{folder}': --demos-from takes {known} or a folder")
+        raise FileNotFoundError(f"there is no folder '{folder}': demos_from takes {known} or a folder")
     if any(folder.glob("*_trajectory_data.npz")):
         return [str(folder)]
     visible = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]

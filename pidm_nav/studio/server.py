@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -234,7 +235,6 @@ def _watch(studio: Studio) -> Callable[[WebSocket], Awaitable[None]]:
 
 def serve(folder: Path, host: str, port: int, token: str, ready: Callable[[int], None]) -> None:
     """Serve until Ctrl-C; `ready` is called with the port when pages can be opened."""
-    import uvicorn
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.ordered_goals import OrderedGoalsEnv, RenderMode, read_action
 from pidm_nav.world2d.physics import SPEED, touches_one
+from pidm_nav.world2d.render import render_state
 from pidm_nav.world2d.state import REACHED, split_state
 from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
 
@@ -159,8 +160,6 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state and the trace of this episode."""
-        from pidm_nav.world2d.render import render_state
-
         return render_state(self.layout, self._state, size=800, trace=np.array(self._trace))
 
     def _begin(self, state: State) -> None:

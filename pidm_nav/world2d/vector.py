@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.limits import MAX_BATCH, MAX_ROWS, MAX_STEPS, check_number
 from pidm_nav.world2d.physics import SPEED, touches_many
+from pidm_nav.world2d.render import render_state
 from pidm_nav.world2d.state import REACHED, split_state, state_size
 from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
 
@@ -177,8 +178,6 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         """Return one RGB frame per row."""
         if self.render_mode is None:
             return None
-        from pidm_nav.world2d.render import render_state
-
         return tuple(render_state(self.layout, state) for state in self._state)
 
     def _move(self, actions: FloatArray, idle: IntArray) -> IntArray:

@@ -16,6 +16,7 @@ from pidm_nav.limits import MAX_SIDE, check_number, suggestion
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
 from pidm_nav.world2d.physics import Physics
+from pidm_nav.world2d.render import render_state
 from pidm_nav.world2d.state import POSITION, REACHED, join_state, shift_goals, split_state, state_size
 
 ObsType = Literal["state", "pixels"]
@@ -113,8 +114,6 @@ class World:
     def observe(self, states: State) -> NDArray[Any]:
         """Return fresh observations of (D,) or (N, D) states."""
         if self.obs_type == "pixels":
-            from pidm_nav.world2d.render import render_state
-
             if states.ndim == 1:
                 return render_state(self.map, states, (self.image_size, self.image_size))
             return np.stack([self.observe(state) for state in states])

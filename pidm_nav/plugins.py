@@ -1,0 +1,69 @@
+"""Plugins: files or packages of yours that register agents, their parts or environments."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+PLUGINS_VARIABLE = "PIDM_NAV_PLUGINS"
+ENTRY_POINTS = "pidm_nav.plugins"
+
+
+def load_plugin(plugin: str | Path) -> ModuleType:
+    """Import a plugin, the path of a Python file or the name of a module; what it registers is known from then on."""
+    path = Path(plugin)
+    if path.suffix != ".py":
+        try:
+            return importlib.import_module(str(plugin))
+        except ModuleNotFoundError as error:
+            if not f"{plugin}.".startswith(f"{error.name}."):  # something that the plugin imports is missing
+                raise
+            raise ValueError(f"there is no module '{plugin}': give one that is installed, or a .py file") from None
+    path = path.resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no plugin '{plugin}': give the path of a .py file, or a module's name")
+    name = f"pidm_nav_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def load_plugins() -> None:
+    """Load the plugins of installed packages and those that the environment variable names."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()
+    for plugin in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
+        load_plugin(plugin)
+
+
+@contextmanager
+def plugins_loaded(plugins: Sequence[str]) -> Iterator[None]:
+    """Load plugins here, and meanwhile in all worker processes, which inherit the environment variable."""
+    before = os.environ.get(PLUGINS_VARIABLE)
+    for plugin in plugins:
+        load_plugin(plugin)
+    paths = [str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in plugins]
+    os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *paths])
+    try:
+        yield
+    finally:
+        os.environ.pop(PLUGINS_VARIABLE)
+        if before is not None:
+            os.environ[PLUGINS_VARIABLE] = before
