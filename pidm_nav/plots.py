@@ -46,6 +46,7 @@ AGENT_STYLES = {  # of agents, and of the variants of them that sweeps know by n
     "corrective-bc": AgentStyle("Corrective BC", "#e8590c", "D"),
     "recurrent-bc": AgentStyle("Recurrent BC", "#862e9c", "s"),
     "pidm": AgentStyle("PIDM", "#1c6dd0"),
+    "pidm-no-pull": AgentStyle("PIDM without pull", "#8fbcec", "v"),
     "recurrent-pidm": AgentStyle("Recurrent PIDM", "#364fc7", "s"),
     "delta-pidm": AgentStyle("delta-PIDM", "#0b3d7a", "D"),
     "delta-pidm-play": AgentStyle("delta-PIDM, random play", "#74b0ee", "D"),

@@ -1,8 +1,8 @@
-"""The quickstart: a small sweep of BC and PIDM on one task, its report, and an animation of both.
+"""The quickstart: a small sweep of BC, PIDM and PIDM without its pull on one task, its report, and a film of them.
 
 quickstart/
   index.html, report.md, figures/, tables/   the report
-  bc-and-pidm.gif                            the typical episode (see `typical_pair`), both agents side by side
+  bc-and-pidm.gif                            the typical episode (see `typical_pair`), the agents side by side
   traces.png                                 the demonstrations on the map, written first
   sweeps/human-like, sweeps/astar            the sweeps' folders: a quickstart that was stopped goes on from there
   sweeps/agents/maze_pidm_5_0, ...           every agent that was trained on human-like demonstrations
@@ -27,6 +27,7 @@ from pidm_nav.demos import load_demos
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
+from pidm_nav.experiments.recipes import Recipe
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import TRAINED_WITH, Sweep, run_job, run_sweep
@@ -41,9 +42,10 @@ from pidm_nav.video import write_video
 
 MARK = "quickstart.json"
 GIF = "bc-and-pidm.gif"
-AGENTS = ("bc", "pidm")
+AGENTS = ("bc", "pidm")  # trained on each kind of demonstrations
+TWIN = "pidm-no-pull"  # the PIDMs trained on human-like demonstrations, each with its pull taken away
 KINDS = ("human-like", "astar")
-PANE = 400  # pixels of each agent's picture
+PANE = 300  # pixels of each agent's picture
 EVERY = 2  # steps per frame of the animation
 PAUSE = 24  # frames for which its end stays
 ENOUGH = 100  # gradient steps; a shorter trial run has learned nothing
@@ -62,8 +64,9 @@ class Plan:
 
     @property
     def work(self) -> int:
-        """The number of agents to train."""
-        return len(AGENTS) * self.seeds * (len(self.num_demos) + len(self.astar_num_demos))
+        """The number of agents to train or to change."""
+        kinds = len(AGENTS) * (len(self.num_demos) + len(self.astar_num_demos)) + len(self.num_demos)
+        return kinds * self.seeds
 
     def sweep(self, kind: str, out: Path) -> Sweep:
         """Return the sweep over one kind of demonstrations."""
@@ -79,6 +82,16 @@ class Plan:
             clip_noise=True,
             keep_agents=out / "sweeps" / "agents" if kind == "human-like" else None,
         )
+
+    def twins(self, out: Path) -> Sweep:
+        """Return the sweep of the trained PIDMs without pull, which trains nothing."""
+        recipe = Recipe("pidm", adapt=without_pull, trained_as="pidm")
+        return replace(self.sweep("human-like", out), agents=(TWIN,), recipes={TWIN: recipe})
+
+
+def without_pull(agent: Any) -> None:
+    """Let the predictor add the demonstration's change to the agent's own state, so that nothing leads back."""
+    agent.predictor.pull = 0.0
 
 
 FAST = Plan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4)
@@ -112,9 +125,9 @@ def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> 
             raise ValueError(f"{result.cell} failed: {result.error}")
         advance(1, note=f"{result.cell}: {result.score:.2f}")
 
-    for kind in KINDS:
+    for sweep, kind in [*((plan.sweep(kind, out), kind) for kind in KINDS), (plan.twins(out), "human-like")]:
         run_sweep(
-            plan.sweep(kind, out),
+            sweep,
             out / "sweeps" / kind,
             functools.partial(run_local, workers=workers),
             retry_failed=True,
@@ -140,7 +153,7 @@ def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
 
 
 def _animate(plan: Plan, out: Path) -> str:
-    """Draw both agents, after the middle number of demonstrations, in the typical episode, and say which it is."""
+    """Draw the agents, after the middle number of demonstrations, in the typical episode, and say which it is."""
     from pidm_nav.agents import load_agent
 
     sweep, results = plan.sweep("human-like", out), read_results(out / "sweeps" / "human-like")[0]
@@ -156,8 +169,10 @@ def _animate(plan: Plan, out: Path) -> str:
         job = sweep.job(cell)
         if job.keep is None or not (job.keep / TRAINED_WITH).is_file():
             run_job(job)  # somebody has removed it
-        played = evaluate(load_agent(str(job.keep)), plan.task, plan.episodes, TEST.start)
-        shown[agent_title(cell.agent)] = played
+        agent = load_agent(str(job.keep))
+        shown[agent_title(cell.agent)] = evaluate(agent, plan.task, plan.episodes, TEST.start)
+    without_pull(agent)
+    shown[agent_title(TWIN)] = evaluate(agent, plan.task, plan.episodes, TEST.start)
     frames, num_goals = Comparison(shown).frames(number, PANE), find_task(plan.task).num_goals
     write_video(frames + frames[-1:] * (EVERY * PAUSE), out / GIF, fps=30, every=EVERY)
     after = counted(size, "demonstration")
@@ -178,7 +193,8 @@ def headline(curves: Sequence[Curve], steps: int) -> str:
     wins, pairs = _wins(curves)
     return (
         f"{verdict}: after {sizes['human-like']} human-like demonstrations PIDM reaches {pidm:.0%} of the goals, "
-        f"BC {bc:.0%}; PIDM does better in {wins} of {pairs} pairs of trainings on the same human-like demonstrations. "
+        f"BC {bc:.0%}; PIDM does better in {wins} of {pairs} pairs of training runs on the same human-like "
+        f"demonstrations. Without its pull back to the demonstrations, PIDM reaches {last['human-like', TWIN]:.0%}. "
         f"After {sizes['astar']} of the A* planner, which does not vary its ways, "
         f"PIDM reaches {last['astar', 'pidm']:.0%}, BC {last['astar', 'bc']:.0%}."
     )
@@ -211,21 +227,25 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     report = make_report([out / "sweeps" / kind for kind in KINDS])
     task, (wins, pairs) = find_task(plan.task), _wins(report.curves)
     headlines = [
-        Headline(f"{wins} of {pairs}", "pairs of trainings on the same demonstrations in which PIDM is better")
+        Headline(
+            f"{curve.mean[-1]:.0%}",
+            f"of the goals reached by {agent_title(curve.agent)} after {curve.sizes[-1]} human-like demonstrations",
+            color=agent_color(curve.agent),
+        )
+        for curve in report.curves
+        if curve.demos_from == "human-like"
     ]
-    for curve in report.curves:
-        if curve.demos_from == "human-like":
-            text = (
-                f"of the goals reached by {agent_title(curve.agent)} after {curve.sizes[-1]} human-like demonstrations"
-            )
-            headlines.insert(0, Headline(f"{curve.mean[-1]:.0%}", text, color=agent_color(curve.agent)))
-    figures, (ratios, scores) = report.sections[0].figures, (report.sections[0], report.sections[-2])
+    text = "pairs of training runs on the same demonstrations in which PIDM is better than BC"
+    headlines.append(Headline(f"{wins} of {pairs}", text))
+    figures, (ratios, scores) = report.sections[1].figures, (report.sections[0], report.sections[-2])
     habits = "A script with a gamepad player's habits, and a planner that always takes the same way."
     sections = [
         Section(
-            "The same episode, twice",
-            pictures={"BC first, then PIDM.": out / GIF},
-            halves=True,
+            "The same episode, three times",
+            "PIDM aims at what followed the nearest demonstrated state, which leads it back wherever it is. Without "
+            "this pull, the same PIDM repeats the demonstrated change from where it is, and drifts off.",
+            pictures={"BC, PIDM, and the same PIDM without its pull.": out / GIF},
+            panes=3,
         ),
         Section(
             "How many demonstrations are needed?",
@@ -253,6 +273,6 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
         sections=sections,
         facts=facts,
         title="Does predicting the future help your policy?",
-        lead="Both were just trained on this machine, on the same few demonstrations.",
+        lead="The agents were just trained on this machine, on the same few demonstrations.",
         found=headline(report.curves, plan.steps),
     )

@@ -47,7 +47,7 @@ class Section:
     title: str
     text: str = ""
     pictures: Mapping[str, Path] = field(default_factory=dict)  # by what they show
-    halves: bool = False  # whether each picture shows two things side by side, which a phone stacks
+    panes: int = 1  # things that each picture shows side by side, which a phone stacks
     figures: Sequence[CurveFigure] = ()
     tables: Sequence[Table] = ()
     folded: Sequence[Table] = ()  # tables that the page shows on demand
