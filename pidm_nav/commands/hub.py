@@ -12,7 +12,7 @@ from pidm_nav.console import say
 
 @dataclass(frozen=True)
 class Push:
-    """Push an agent or demonstrations to the Hugging Face Hub, with a card that says what it is.
+    """Push an agent or demonstrations to the Hugging Face Hub; a card says what it is.
 
     Log in first, with the hub's own command `hf auth login`. Others load it by its name: hf://OWNER/NAME.
 
