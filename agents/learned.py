@@ -84,6 +84,7 @@ class Learned(Predictor):
         now, future = self.pairs(dataset)
         varies = (future != now).any(dim=0)  # goals that stay where they are get no noise
         generator = torch.Generator().manual_seed(self.seed)
+        self.network.requires_grad_(True)  # also of a predictor that is fitted again
         optimizer = Adam(list(self.network.parameters()))
         for step in range(self.steps):
             rows = torch.randint(len(now), (self.batch_size,), generator=generator)

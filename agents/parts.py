@@ -96,6 +96,7 @@ class PredictiveAgent(Agent):
         """Fit the predictor to demonstrations, or only measure their units where `loss` trains it."""
         learn = self.predictor.measure if self.learns_predictor else self.predictor.fit
         learn(self.observations.embedded(data.for_predictor()), self.horizon)
+        self.predictor.requires_grad_(self.learns_predictor)  # what is fitted here is not trained again by `loss`
 
     def predicted_futures(self, data: TrainingData) -> Tensor | None:
         """Return what the predictor says about demonstrations that it has not seen, for `train_on_predicted`."""

@@ -314,6 +314,11 @@ def test_units_of_changes_are_those_of_each_horizon(walks: DemoDataset) -> None:
         assert shown.square().mean().item() == pytest.approx(1, abs=0.05)
 
 
+def test_nothing_is_trained_twice_where_the_predictor_is_learned_and_the_model_solved(walks: DemoDataset) -> None:
+    agent = fit(walks, idm="linear", predictor="learned(steps=20)", steps=5)
+    assert not any(parameter.requires_grad for parameter in agent.parameters())
+
+
 def test_a_linear_inverse_dynamics_model_needs_no_training(walks: DemoDataset) -> None:
     agent = fit(walks, idm="linear(ridge=1e-6)", steps=1, horizons=(1, 5))
     assert idm_error(agent, walks) < 0.01
