@@ -46,15 +46,8 @@ class Moment(NamedTuple):
 
 def action_error(policy: Policy, demos: DemoDataset) -> float:
     """Return the mean squared difference between the policy's actions and those of the demonstrations."""
-    return float(np.average(episode_errors(policy, demos), weights=[len(episode) for episode in demos]))
-
-
-def episode_errors(policy: Policy, demos: DemoDataset) -> Array:
-    """Return the action error (E,) in each episode."""
-    errors = np.zeros(len(demos))
-    for moment in walk(policy, demos):
-        errors[moment.rows] += np.square(moment.actions - moment.taken).mean(axis=1)
-    return errors / [len(episode) for episode in demos]
+    errors = [np.square(moment.actions - moment.taken) for moment in walk(policy, demos)]
+    return float(np.concatenate(errors).mean())
 
 
 def restoring_coefficient(policy: Policy, demos: DemoDataset, rng: np.random.Generator, push: float = PUSH) -> float:
