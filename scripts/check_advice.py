@@ -74,22 +74,16 @@ def check(case: Case, demos: DemoDataset) -> dict[str, Any]:
 
 def report(rows: list[dict[str, Any]]) -> None:
     """Print how often each way to choose was right."""
-    counts: Counter[tuple[str, str]] = Counter()
+    cases: Counter[tuple[str, str]] = Counter()
+    right: Counter[tuple[str, str]] = Counter()
     for row in rows:
         scores = {agent: float(row[agent]) for agent in AGENTS}
-        for how, agent in {
-            "rule": row["rule"],
-            "advice": row["advice"],
-            "bc": "bc",
-            "delta-pidm": "delta-pidm",
-        }.items():
-            right = scores[agent] >= max(scores.values()) - advice.MARGIN
-            groups = [row["world"], "all"] + [f"sure: {row['sure']}"] * (how == "advice")
-            counts.update(
-                (how, f"{group}{', right' * right}") for group in groups for right in ([0, 1] if right else [0])
-            )
-    for how, group in sorted(key for key in counts if not key[1].endswith("right")):
-        print(f"{how:11} {group:16} right {counts[how, f'{group}, right']} of {counts[how, group]}")
+        for how, agent in {**{each: each for each in AGENTS}, "rule": row["rule"], "advice": row["advice"]}.items():
+            groups = [(how, row["world"]), (how, "all")] + [(how, f"sure: {row['sure']}")] * (how == "advice")
+            cases.update(groups)
+            right.update(groups if scores[agent] >= max(scores.values()) - advice.MARGIN else [])
+    for how, group in sorted(cases):
+        print(f"{how:11} {group:16} right in {right[how, group]} of {cases[how, group]}")
 
 
 def main(data: Path, out: Path = RESULTS / "advise" / "cases.csv", most: int | None = None) -> None:

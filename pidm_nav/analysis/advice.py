@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pidm_nav.analysis.held_out import FOLDS, VectorPolicy, Vectors, find_spaces, folds, part_errors
 from pidm_nav.analysis.offline import action_effect, pushes
