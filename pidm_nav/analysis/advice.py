@@ -78,7 +78,7 @@ class Advice:
         """Draw the errors, the restoring coefficients and the scores, with their 95% intervals."""
         scores = {name: estimate_mean(values) for name, values in self.scores.items()}
         tables = {"action error / variance": self.errors, "restoring coefficient": self.restoring, self.metric: scores}
-        shown = [(title, dict(reversed(table.items()))) for title, table in tables.items() if table]
+        shown = [(title, dict(reversed(list(table.items())))) for title, table in tables.items() if table]
         if not shown:
             raise ValueError("there is nothing to draw: give more than one demonstration, or let agents act")
         figure, axes = panels(len(shown), width=4.2, height=3.2, columns=3)
@@ -165,24 +165,35 @@ def advise(
     study = _Study(used, seed, steps)
     study.run(episodes if rollouts else 0, progress)
     restoring = study.restoring
-    steers_back = {name: np.subtract(restoring[name], restoring["bc"]) for name in AGENTS[1:] if restoring}
-    means = [
+    steers_back = {name: np.subtract(restoring[name], restoring["bc"]).tolist() for name in AGENTS[1:] if restoring}
+    errors, restoring_means, steers_back_means = (
         {key: estimate_mean(values) for key, values in each.items()} for each in (study.errors, restoring, steers_back)
-    ]
+    )
     limits = (MARGIN, MIN_SCORE)
     if study.metric == "return":
         limits = (MARGIN * float(np.mean([abs(each.rewards.sum()) for each in used])), -np.inf)
-    linear_r2 = 1 - means[0]["change"].value if restoring else float("nan")
-    agent, sure, reason = decide(used.goals_vary, linear_r2, means[2], study.scores, *limits)
+    linear_r2 = 1 - errors["change"].value if errors else float("nan")
+    agent, sure, reason = decide(used.goals_vary, linear_r2, steers_back_means, study.scores, *limits)
     first = ""
     if failed.any():
         total = counted(len(failed), "demonstration")
         first = f"{failed.sum()} of {total} failed: leave them out (demos edit --keep successes). "
     if failed.all():
         first = "No demonstration succeeds: record others first. "
-    sentence = f"{first}Train {agent}: {reason}."
-    facts = (demos.task, len(used), int(failed.sum()), used.goals_vary)
-    return Advice(*facts, *means, study.metric, study.scores, agent, sure, sentence)
+    return Advice(
+        task=demos.task,
+        episodes=len(used),
+        failed=int(failed.sum()),
+        goals_vary=used.goals_vary,
+        errors=errors,
+        restoring=restoring_means,
+        steers_back=steers_back_means,
+        metric=study.metric,
+        scores=study.scores,
+        agent=agent,
+        sure=sure,
+        sentence=f"{first}Train {agent}: {reason}.",
+    )
 
 
 class _Study:
