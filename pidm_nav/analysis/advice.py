@@ -16,6 +16,7 @@ from pidm_nav.analysis.offline import action_effect, pushes
 from pidm_nav.analysis.states import check_states
 from pidm_nav.console import counted, progress_bar
 from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.failed import without_failed
 from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.plots import agent_color, agent_title, panels, task_title, tidy
 from pidm_nav.rollouts.evaluation import evaluate
@@ -159,8 +160,7 @@ def advise(
     check_states(demos)
     if not demos.action_dim:
         raise ValueError("these demonstrations have no actions to compare with: give demonstrations with actions")
-    failed = np.array([episode.success is False for episode in demos])
-    used = demos if failed.all() else demos[~failed]
+    used = without_failed(demos)
     used = used[np.sort(np.random.default_rng(seed).permutation(len(used))[:MOST_EPISODES])]
     study = _Study(used, seed, steps)
     study.run(episodes if rollouts else 0, progress)
@@ -174,16 +174,15 @@ def advise(
         limits = (MARGIN * float(np.mean([abs(each.rewards.sum()) for each in used])), -np.inf)
     linear_r2 = 1 - errors["change"].value if errors else float("nan")
     agent, sure, reason = decide(used.goals_vary, linear_r2, steers_back_means, study.scores, *limits)
-    first = ""
-    if failed.any():
-        total = counted(len(failed), "demonstration")
-        first = f"{failed.sum()} of {total} failed: leave them out (demos edit --keep successes). "
-    if failed.all():
+    first, total = "", counted(len(demos), "demonstration")
+    if demos.num_failed:
+        first = f"{demos.num_failed} of {total} failed: leave them out (demos edit --keep successes). "
+    if demos.num_failed == len(demos):
         first = "No demonstration succeeds: record others first. "
     return Advice(
         task=demos.task,
         episodes=len(used),
-        failed=int(failed.sum()),
+        failed=demos.num_failed,
         goals_vary=used.goals_vary,
         errors=errors,
         restoring=restoring_means,

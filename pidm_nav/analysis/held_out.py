@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from pidm_nav.analysis.predictor import predict_episodes
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.rollouts.episode import Episode
 from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.tasks import find_task
 
@@ -68,11 +67,8 @@ class Vectors:
 
     def dataset(self, demos: DemoDataset) -> DemoDataset:
         """Return the first `MOST_STEPS` of all episodes, with vectors as actions."""
-        arrays = (
-            (each.observations[: MOST_STEPS + 1], self(each.actions[:MOST_STEPS]), each.rewards[:MOST_STEPS])
-            for each in demos
-        )
-        return replace(demos, episodes=tuple(Episode(*each, terminated=False, truncated=True) for each in arrays))
+        cut = (each.cut(0, min(len(each), MOST_STEPS)) for each in demos)
+        return replace(demos, episodes=tuple(replace(each, actions=self(each.actions)) for each in cut))
 
 
 @dataclass(frozen=True)
