@@ -221,8 +221,12 @@ class _Study:
         with progress_bar("agents", len(parts) * len(AGENTS), show=progress) as advance:
             for number, (training, held_out) in enumerate(parts):
                 agents: dict[str, Any] = {}
+                learned: Any = (
+                    {"predictor": f"learned(steps={self.steps})"} if self.steps and training.goals_vary else {}
+                )
                 for name in AGENTS:
-                    agents[name] = train(name, training, "fast", seed=self.seed + number, **settings)
+                    own: Any = learned if name == "delta-pidm" else {}
+                    agents[name] = train(name, training, "fast", seed=self.seed + number, **settings, **own)
                     if rollouts and self.metric:
                         first, arguments = VALIDATION.start, self.demos.env_kwargs
                         found = evaluate(agents[name], self.demos.task, rollouts, first, **arguments).scores
