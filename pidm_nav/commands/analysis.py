@@ -33,7 +33,7 @@ class Advise:
     """Say which agent to train on demonstrations: BC, PIDM or delta-PIDM; and why, and how sure that is.
 
     Agents are trained on some episodes and asked about the others. Where the environment can be made, they are also
-    tried there, and the result decides. It takes about a minute.
+    tried there, and the result decides. It takes one to two minutes on one core.
 
     Example: pidm-nav advise maze/human-like --plot advise.png
     """
