@@ -2,8 +2,8 @@
 
 Importing the package registers the ids `PIDMNav-FourRoom-v0`, `-Zigzag-`, `-Maze-`, `-Multiroom-` and `-Custom-v0`,
 and in a 3D world, with the extra `3d`, `PIDMNav3D-FourRoom-v0`, `-Zigzag-`, `-Maze-`, `-Multiroom-` and `-Tour-v0`.
-The public names of `pidm_nav.demos` and `pidm_nav.agents` are names of the package too; they are imported when they
-are first used, so that `import pidm_nav` stays light.
+The public names of `pidm_nav.demos`, `pidm_nav.analysis` and `pidm_nav.agents` are names of the package too; they are
+imported when they are first used, so that `import pidm_nav` stays light.
 """
 
 from importlib import import_module
@@ -24,14 +24,15 @@ from pidm_nav.world2d.vector import NavVectorEnv
 
 if TYPE_CHECKING:  # so that type checkers know every name, and that there are no others
     from pidm_nav.agents import *  # noqa: F403
+    from pidm_nav.analysis import *  # noqa: F403
     from pidm_nav.demos import *  # noqa: F403
     from pidm_nav.policies import evaluate
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import what `pidm_nav.demos`, `pidm_nav.policies` or `pidm_nav.agents` exports."""
+        """Import what `pidm_nav.demos`, `.policies`, `.analysis` or `.agents` exports."""
         if name in __all__:
-            modules = ("pidm_nav.demos", "pidm_nav.policies", "pidm_nav.agents")
+            modules = ("pidm_nav.demos", "pidm_nav.policies", "pidm_nav.analysis", "pidm_nav.agents")
             for module in map(import_module, modules):  # the later ones only if need be
                 if name in module.__all__:
                     return getattr(module, name)
@@ -52,6 +53,7 @@ __all__ = [
     "PREDICTORS",
     "TASKS",
     "AStarExpert",
+    "Advice",
     "Agent",
     "AgentConfig",
     "Batch",
@@ -102,6 +104,7 @@ __all__ = [
     "TrainingData",
     "Transitions",
     "__version__",
+    "advise",
     "choose_preset",
     "collect",
     "dagger",

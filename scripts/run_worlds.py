@@ -14,7 +14,6 @@ not looked at before. It is one sweep per world, so a stopped run goes on where 
 
 from __future__ import annotations
 
-import csv
 import importlib
 import sys
 from collections import deque
@@ -28,15 +27,14 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from pidm_nav.analysis.gap import measure_gap
 from pidm_nav.console import say
-from pidm_nav.demos import collect, load_demos, save_demos
+from pidm_nav.demos import collect, save_demos
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
 from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, make_curves, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import write_rows
-from pidm_nav.plots import agent_color, panels, save_figure, set_ticks, task_title, tidy
+from pidm_nav.plots import task_title
 from pidm_nav.rollouts.rollout import Policy
 
 ROOT = Path(__file__).parents[1]
@@ -45,7 +43,6 @@ SIZES = (1, 2, 5, 10, 25)
 META_WORLD = ("reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "button-press-topdown-v3")
 POINT_MAZE = ("PointMaze_UMaze-v3", "PointMaze_Medium-v3")
 DEMOS, FIRST_DEMO = 30, 10_000  # demonstrations of a task, and the seed of the first
-STEPS_PER_CLUSTER = 12  # in the measurement of gaps: as in that of the paper's recordings (docs/results/analysis)
 NOISE = 0.2  # standard deviation of the noise on an expert's actions
 Experts = dict[str, Callable[[], Policy]]
 
@@ -112,48 +109,13 @@ def demonstrate(experts: Experts, env_kwargs: dict[str, Any], folder: Path) -> l
     return files
 
 
-def own_gains(results: Path) -> list[dict[str, Any]]:
-    """Return the gains in the paper's four tasks from its human recordings, with the gaps measured there."""
-    with open(results / "one_demo" / "gains.csv", encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if (row["demonstrator"], row["baseline"]) == ("human", "bc")]
-    with open(results / "analysis" / "gap.csv", encoding="utf-8", newline="") as file:
-        gaps = {row["task"]: row for row in csv.DictReader(file) if row["demonstrator"] == "human"}
-    gains: list[dict[str, Any]] = []
-    for row in rows:
-        agent, task = row["agent"], row["task"]
-        if agent in AGENTS and task in gaps:
-            share = float(gaps[task]["corrected"]) / float(gaps[task]["variance"])
-            numbers = {name: float(row[name]) for name in row.keys() - {"demonstrator", "baseline", "agent", "task"}}
-            gains.append({"agent": agent, "task": task, **numbers, "share": share})
-    return gains
-
-
 def short(task: str) -> str:
     """Return a task's name as the figures show it."""
     return task_title(task).removeprefix("MetaWorld-").removesuffix("-v3").replace("_", " ")
 
 
-def draw_gains(gains: list[dict[str, Any]], path: Path) -> None:
-    """Draw what PIDM gains on BC against the share of the actions' variance that the next state explains."""
-    figure, (ax,) = panels(1, width=7.6, height=4.8)
-    shown = [row for row in gains if row["agent"] == "pidm" and row["task"] != "all"]
-    for index, row in enumerate(sorted(shown, key=lambda row: row["share"])):
-        away = [[row["gain"] - row["low"]], [row["high"] - row["gain"]]]
-        ax.errorbar(row["share"], row["gain"], yerr=away, fmt="o", color=agent_color("pidm"), capsize=2)
-        # upright and by turns above and below, because gaps are close together
-        end, offset, side = (row["low"], -4, "top") if index % 2 else (row["high"], 4, "bottom")
-        place: Any = {"xytext": (0, offset), "textcoords": "offset points", "ha": "center", "va": side, "rotation": 90}
-        ax.annotate(short(row["task"]), (row["share"], end), fontsize=8, **place)
-    ax.margins(y=0.3)  # for the names
-    ax.axhline(0, color="0.6", linewidth=0.8)
-    ax.set(xscale="log", xlabel="Δ(s) as a share of Var(a|s), measured beforehand", ylabel="PIDM's score less BC's")
-    set_ticks(ax.xaxis, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5))
-    tidy(ax)
-    save_figure(figure, path)
-
-
 def report(work: Path, out: Path) -> None:
-    """Write what is done of both worlds: every job, the gains on BC, the gaps and the figures."""
+    """Write what is done of both worlds: every job, the gains on BC and the figure."""
     done: dict[Cell, JobResult] = {}
     for manifest in sorted(work.glob(f"*/{MANIFEST}")):
         done |= read_results(manifest.parent)[0]
@@ -164,23 +126,12 @@ def report(work: Path, out: Path) -> None:
         for cell, result in sorted(done.items())
     ]
     scores = {cell: result.score for cell, result in done.items()}
-    gaps = {}
-    for path in sorted((work / "demos").glob("*.npz")):
-        dataset = load_demos(path)
-        found = measure_gap(dataset, dataset.num_steps // STEPS_PER_CLUSTER, rng=np.random.default_rng(0))
-        gaps[path.stem] = gap = found.summary()
-        gap["share"] = gap["corrected"] / gap["variance"]
-    shares = {task: gap["share"] for task, gap in gaps.items()}
-    gains = [{**row, "share": shares.get(row["task"])} for row in paired_gains(scores)]
-    gains += own_gains(ROOT / "docs" / "results")
     write_rows(out / "results.csv", rows)
-    write_rows(out / "gains.csv", gains)
-    write_rows(out / "gaps.csv", list(gaps.values()))
+    write_rows(out / "gains.csv", paired_gains(scores))
     curves = [replace(curve, task=short(curve.task)) for curve in make_curves(done, "scripted")]
     lines = [replace(line, needed=np.nan) for line in compare_curves(curves, curves)]
     write_figure(CurveFigure("worlds", "", lines, "success rate"), out)
-    draw_gains(gains, out / "gains.png")
-    say(f"{len(done)} jobs are done; wrote results.csv, gains.csv, gaps.csv, worlds.png and gains.png to {out}")
+    say(f"{len(done)} jobs are done; wrote results.csv, gains.csv and worlds.png to {out}")
 
 
 def main(

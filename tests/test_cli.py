@@ -124,7 +124,7 @@ def test_options_reach_the_command(monkeypatch):
         (["trian"], "train"),
         (["quick-start"], "quickstart"),
         (["demos", "inof"], "demos info"),
-        (["analyze", "gaps"], "analyze gap"),
+        (["analyze", "horizons"], "analyze horizon"),
     ],
 )
 def test_unknown_command_suggests_the_closest(words, meant, capsys):

@@ -104,14 +104,11 @@ WRITERS = {
     "report fresh": Writer("report in/sweep --out disk/report", "disk/report", only_whole=False),
     "quickstart": Writer("quickstart --fast --out disk/quickstart", "disk/quickstart", only_whole=False),
     "quickstart, no byte": Writer("quickstart --fast --out disk/qs", "disk/qs", free=0, only_whole=False),
-    "gap": Writer(
-        "analyze gap --demos zigzag/astar --out disk/x", "disk/x", "analyze gap --demos in/d.npz --out disk/x"
+    "advise": Writer(
+        "advise in/d.npz --steps 2 --no-rollouts --plot disk/x.png", "x.png", "demos plot in/d.npz --out disk/x.png"
     ),
     "horizon": Writer("analyze horizon --demos in/d.npz --horizons 1 2 --out disk/x", "disk/x", only_whole=False),
     "predictor": Writer("analyze predictor --demos in/d.npz --subsets 1 --out disk/x", "disk/x", only_whole=False),
-    "field": Writer(
-        "analyze field --agent in/agent --demos in/d.npz --places 2 --out disk/x", "disk/x", only_whole=False
-    ),
     "theory": Writer("analyze theory --fast --out disk/x", "disk/x", only_whole=False),
     "evaluate": Writer(
         "evaluate in/agent --episodes 1 --video disk/x.mp4",

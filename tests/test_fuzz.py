@@ -68,7 +68,7 @@ ON_DEMOS = (
     "train --demos {0} --agent bc --encoder-sizes 8 --head-sizes 8 --steps 2 --out run",
     "train --demos {0} --agent pidm --encoder-sizes 8 --head-sizes 8 --steps 2 --out run",
     "train --demos {0} --agent retrieval-bc --out run",
-    "analyze gap --demos {0} --out analysis",
+    "advise {0} --steps 1 --no-rollouts",
     "analyze horizon --demos {0} --out analysis --horizons 1 2",
     "sweep --demos {0} --agents retrieval-bc --num-demos 1 --seeds 1 --episodes 1 --out results",
 )
@@ -85,7 +85,7 @@ READERS = {
     **{
         kind: Reader(
             kind,
-            ("evaluate {0} --episodes 1", "analyze field --agent {0} --demos demos/d.npz --places 2 --out analysis"),
+            ("evaluate {0} --episodes 1",),
             "read_agent {0}",
             r"safetensors",
             ("demos",),
@@ -100,7 +100,6 @@ READERS = {
         (
             "report {0} --out report",
             "sweep --demos demos/d.npz " + " ".join(SWEEP[:-1]) + " '' --out {0}",
-            "analyze predictor --results {0} --demos demos/d.npz --subsets 1 --out analysis",
         ),
         "read_sweep {0}",
         also=("demos",),

@@ -50,7 +50,10 @@ WRITERS = {
     "gif": Writer("demos replay in/d.npz --gif out/x.gif --size 64", "demos replay zigzag/astar --gif out/x.gif"),
     "mp4": Writer("demos replay in/d.npz --gif out/x.mp4 --size 64", "demos replay zigzag/astar --gif out/x.mp4"),
     "plot": Writer("demos plot in/d.npz --out out/x.png", "demos plot zigzag/astar --out out/x.png"),
-    "analyze": Writer("analyze gap --demos in/d.npz --out out/x", "analyze gap --demos zigzag/astar --out out/x"),
+    "analyze": Writer(
+        "analyze horizon --demos in/d.npz --splits 1 --out out/x",
+        "analyze horizon --demos zigzag/astar --splits 1 --out out/x",
+    ),
     "report": Writer("report in/sweep --out out/report"),
     "sweep": Writer("sweep --demos in/d.npz {sweep} --out out/results"),
     "sweep in workers": Writer(

@@ -147,9 +147,9 @@ def test_the_package_has_the_names_of_its_rooms_and_shows_no_others() -> None:
 import pidm_nav
 shown = dir(pidm_nav)
 from pidm_nav import *
-from pidm_nav import agents, demos
+from pidm_nav import agents, analysis, demos, policies
 assert shown == sorted(pidm_nav.__all__) and len(set(shown)) == len(shown), shown
-rooms = {*agents.__all__, *demos.__all__}
+rooms = {*agents.__all__, *analysis.__all__, *demos.__all__, *policies.__all__}
 own = {name for name in shown if name not in rooms}
 assert rooms <= set(shown), rooms - set(shown)
 assert all(name in vars(pidm_nav) for name in own) and "gym" not in own, own

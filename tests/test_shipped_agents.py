@@ -47,7 +47,7 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pyte
         load_agent("runs/nobody")
 
 
-def test_commands_take_them_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_commands_take_them_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     main(["agents"])
     table = capsys.readouterr().out.splitlines()
     assert sum("human-like" in line for line in table) == len(NAMES)
@@ -56,6 +56,3 @@ def test_commands_take_them_by_name(capsys: pytest.CaptureFixture[str], tmp_path
     main(["evaluate", "zigzag/pidm", "zigzag/bc", "astar", "--episodes", "3", "--device", "auto"])
     printed = capsys.readouterr().out
     assert "zigzag, the same 3 episodes for all" in printed and "difference from zigzag/pidm" in printed
-    words = ["--agent", "zigzag/pidm", "--demos", "zigzag/human-like", "--places", "3", "--out", str(tmp_path)]
-    main(["analyze", "field", *words])
-    assert (tmp_path / "field.png").exists()

@@ -36,6 +36,7 @@ class Effect(NamedTuple):
 class Moment(NamedTuple):
     """One step of all E episodes that have not ended."""
 
+    rows: NDArray[np.intp]  # (E,) which episodes
     states: Array  # (E, D)
     taken: Array  # (E, A) the demonstrated actions
     changes: Array  # (E, D) to the next state
@@ -56,10 +57,17 @@ def restoring_coefficient(policy: Policy, demos: DemoDataset, rng: np.random.Gen
     steps along the change of another step, as far as that lies across the direction in which the demonstration moves.
     The difference between the two actions, times the effect of an action, is compared with the displacement.
     """
-    effect = action_effect(demos)
+    undone, pushed = pushes(policy, demos, action_effect(demos), rng, push)
+    return float(undone.sum() / max(pushed.sum(), 1e-12))
+
+
+def pushes(
+    policy: Policy, demos: DemoDataset, effect: Effect, rng: np.random.Generator, push: float = PUSH
+) -> tuple[Array, Array]:
+    """Return how much is undone (E,) of the pushes in each episode, and how much there is to undo (E,)."""
     states, _, futures, *_ = demos.transitions()
     changes = (futures - states)[:, effect.features] / effect.rms
-    undone = pushed = 0.0
+    undone, pushed = np.zeros((2, len(demos)))
     for moment in walk(policy, demos):
         along = moment.changes[:, effect.features] / effect.rms
         along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-9)
@@ -69,9 +77,9 @@ def restoring_coefficient(policy: Policy, demos: DemoDataset, rng: np.random.Gen
         across = np.where(length > 1e-6, across, 0.0) * push * effect.step / np.maximum(length, 1e-6)
         moved = moment.states.copy()
         moved[:, effect.features] += across * effect.rms
-        undone -= float(((moment.ask(moved) - moment.actions) @ effect.matrix * across).sum())
-        pushed += float(np.square(across).sum())
-    return undone / max(pushed, 1e-12)
+        undone[moment.rows] -= ((moment.ask(moved) - moment.actions) @ effect.matrix * across).sum(axis=1)
+        pushed[moment.rows] += np.square(across).sum(axis=1)
+    return undone, pushed
 
 
 def action_effect(demos: DemoDataset) -> Effect:
@@ -104,6 +112,7 @@ def walk(policy: Policy, demos: DemoDataset) -> Iterator[Moment]:
         taken = np.stack([demos[int(row)].actions[step] for row in running])
         changes = np.stack([demos[int(row)].observations[step + 1] for row in running]) - states[running]
         yield Moment(
+            running,
             states[running],
             taken,
             changes,

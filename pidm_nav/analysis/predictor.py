@@ -3,8 +3,8 @@
 A predictor is fitted on n episodes and asked about every step of the others. An error is the Euclidean distance
 between predicted and true future observation, in raw numbers (pixels; a wrong reached flag counts as one).
 The noise of the environment bounds it: two draws of the same step lie NOISE_FLOOR px apart on average, and
-the nearest neighbor's future is such a draw of p(s_{t+k} | s_t), not its mean. So its squared error should be about
-twice the variance of the future, which at k = 1 also holds the width of the clusters.
+the nearest neighbor's future is such a draw of p(s_{t+k} | s_t), not its mean. So its squared error is about twice the
+variance of the future.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav import plots
-from pidm_nav.analysis import states
-from pidm_nav.analysis.states import Array, Finding, Row
+from pidm_nav.analysis.states import Finding, Row, check_states, in_pixels
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.statistics import group_means
 from pidm_nav.limits import check_number
 from pidm_nav.world2d.physics import SPEED
 
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from pidm_nav.agents.predictors import Predictor
 
+Array = NDArray[Any]
 MakePredictor = Callable[[], "Predictor"]
 Split = tuple[DemoDataset, DemoDataset]
 SIZES = (1, 2, 5, 10, 20, 30, 40, 45)
@@ -53,7 +52,7 @@ def fit_predictor(name: str | MakePredictor, training: DemoDataset, horizon: int
 
     if not isinstance(name, str):
         return name().fit(training, horizon)
-    states.check_states(training)
+    check_states(training)
     predictor: Predictor = make_part("predictor", name)
     return predictor.fit(training, horizon)
 
@@ -128,7 +127,7 @@ def error_curve(
     table: Row = {"predictor": name, "horizon": horizon, "demos": sizes, "subsets": subsets}
     table |= {"error": found.distance.mean(axis=1), "error_std": found.distance.std(axis=1)}
     table |= {"squared_error": found.squared.mean(axis=1), "wrong_goals": found.wrong_goals.mean(axis=1)}
-    return Finding(dataset, table, {})
+    return Finding(dataset, table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,45 +142,23 @@ class HorizonStudy:
     """Number of random splits into training and held-out episodes, the same for every horizon."""
     training: int | None = None
     """Number of episodes to fit the predictor on; by default four fifths of all, at most 40."""
-    clusters: int | None = None
-    """Number of K-means clusters that stand for knowing the state; by default 500, or a quarter of the steps."""
     clamp_end: bool = False
     """Also count steps whose future is cut off by the episode's end, as its last state, which is easy to predict."""
 
 
-def future_variance(dataset: DemoDataset, clusters: states.StateClusters, horizon: int, clamp_end: bool) -> float:
-    """Return E[Var(s_{t+k} | s_t)] summed over the state's numbers, where s_t is known by its cluster.
-
-    A cluster's variance divides by its samples less one; clusters with one sample say nothing and are left out.
-    """
-    counted, transitions = steps_to_count(dataset, horizon, clamp_end), dataset.transitions(horizon)
-    now, future = clusters.assign(transitions.state)[counted], transitions.future.astype(np.float64)[counted]
-    _, row, count = np.unique(now, return_inverse=True, return_counts=True)
-    varying = future[:, np.ptp(future, axis=0) > 0]
-    told = count > 1
-    if not (varying.size and told.any()):
-        return 0.0 if told.any() else float("nan")
-    squares = np.bincount(row, ((varying - group_means(varying, row)[row]) ** 2).sum(axis=1))
-    return float((count * squares / np.maximum(count - 1, 1))[told].sum() / count[told].sum())
-
-
 def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rng: np.random.Generator) -> Finding:
-    """Measure the future variance and the prediction error for each horizon; `rng` draws clusters and splits."""
+    """Measure the prediction error for each horizon; `rng` draws the splits."""
     study = study or HorizonStudy()
+    check_states(dataset)
     check_number("splits", study.splits, 1, MOST_SPLITS)
     shortest = min(len(episode) for episode in dataset)
     horizons = study.horizons or tuple(k for k in HORIZONS if k <= shortest)
     training = max(1, min(MOST_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
-    full = states.state_dataset(dataset)
-    found = states.cluster_states(full, study.clusters, rng)
     splits = [dataset.split(training, rng) for _ in range(study.splits)]
-    variance = np.array([future_variance(full, found, k, study.clamp_end) for k in horizons])
     errors = _measure(study.predictor, [splits] * len(horizons), horizons, study.clamp_end)
-    squared = errors.squared.mean(axis=1)
     table: Row = {"predictor": study.predictor, "horizon": horizons, "splits": study.splits}
-    table |= {"future_variance": variance, "squared_error": squared, "squared_error_std": errors.squared.std(axis=1)}
-    table |= {"error": errors.distance.mean(axis=1), "ratio": squared / np.where(variance > 0, variance, np.nan)}
-    return Finding(dataset, table, {})
+    table |= {"squared_error": errors.squared.mean(axis=1), "squared_error_std": errors.squared.std(axis=1)}
+    return Finding(dataset, table | {"error": errors.distance.mean(axis=1)})
 
 
 def plot_error_curves(curves: Sequence[Finding]) -> Figure:
@@ -191,33 +168,31 @@ def plot_error_curves(curves: Sequence[Finding]) -> Figure:
         for curve in own:
             columns, who = curve.columns, curve.demonstrator
             plots.draw_band(ax, columns["demos"], columns["error"], columns["error_std"], colors[who], who)
-        in_pixels = states.has_states(own[0].dataset)
-        if in_pixels and own[0].columns["horizon"] == 1:
+        pixels = in_pixels(own[0].dataset)
+        if pixels and own[0].columns["horizon"] == 1:
             ax.axhline(NOISE_FLOOR, color="0.45", linewidth=1, linestyle="--", label="noise alone")
         plots.tidy(ax)
         ax.set_xscale("log")
         sizes = sorted({size for curve in own for size in curve.columns["demos"]})
         shown = [a for a, b in zip(sizes, [*sizes[1:], np.inf], strict=True) if b > 1.2 * a]  # 45 hides 40
         plots.set_ticks(ax.xaxis, shown)
-        ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if in_pixels else ""))
+        ax.set(xlabel="training demonstrations", ylabel="prediction error" + (" (px)" if pixels else ""))
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False)
     return figure
 
 
 def plot_horizon_curves(curves: Sequence[Finding]) -> Figure:
-    """Plot variance (dashed) and squared error (line) against k: one panel per task, one color per demonstrator."""
+    """Plot the squared error against k: one panel per task, one color per demonstrator."""
     colors, (figure, parts) = plots.color_by_demonstrator(curves), plots.task_panels(curves)
-    dashed: Any = {"linestyle": "--", "marker": "s", "markersize": 3}
     for ax, own in parts:
         for curve in own:
-            color, columns = colors[curve.demonstrator], curve.columns
-            plots.draw_band(ax, columns["horizon"], columns["squared_error"], columns["squared_error_std"], color)
-            ax.plot(columns["horizon"], columns["future_variance"], color=color, **dashed)
+            columns, who = curve.columns, curve.demonstrator
+            plots.draw_band(
+                ax, columns["horizon"], columns["squared_error"], columns["squared_error_std"], colors[who], who
+            )
         plots.tidy(ax)
-        ax.set(xlabel="horizon k (steps)", ylabel="px²", yscale="log")
-    entries = plots.legend_entries(colors)
-    entries += plots.legend_entries({"squared prediction error": "0.3"}, linewidth=1.5, marker="o", markersize=4)
-    entries += plots.legend_entries({"Var(future | state)": "0.3"}, linewidth=1.5, **dashed)
-    plots.outside_legend(figure, entries)
+        squared = "squared prediction error" + (" (px²)" if in_pixels(own[0].dataset) else "")
+        ax.set(xlabel="horizon k (steps)", ylabel=squared, yscale="log")
+        ax.legend(frameon=False)
     return figure

@@ -32,8 +32,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "report": "experiments:Report",
     },
     "See why": {
-        "analyze gap": "analysis:Gap",
-        "analyze field": "analysis:Field",
+        "advise": "analysis:Advise",
         "analyze predictor": "analysis:Predictor",
         "analyze horizon": "analysis:Horizon",
         "analyze theory": "analysis:Theory",

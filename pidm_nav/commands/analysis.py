@@ -1,4 +1,4 @@
-"""The commands `analyze gap`, `field`, `predictor`, `horizon` and `theory`; each writes NAME.png and NAME.csv."""
+"""The commands `advise`, and `analyze predictor`, `horizon` and `theory`, which write NAME.png and NAME.csv."""
 
 from __future__ import annotations
 
@@ -10,21 +10,93 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from pidm_nav.analysis.correlation import plot_correlation, sweep_correlation
-from pidm_nav.analysis.field import check_field, measure_field, plot_field
-from pidm_nav.analysis.gap import RADIUS, ZONES, measure_gap, plot_gap
+from pidm_nav.analysis.advice import Advice, advise
 from pidm_nav.analysis.predictor import HorizonStudy, error_curve, horizon_curve, plot_error_curves, plot_horizon_curves
-from pidm_nav.analysis.states import Finding, Row, map_of
+from pidm_nav.analysis.states import Finding, Row
 from pidm_nav.commands.demos import load_all
-from pidm_nav.console import print_table, progress_bar, say
+from pidm_nav.commands.options import File
+from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.files import writable_folder, write_rows
-from pidm_nav.plots import save_figure, task_title
+from pidm_nav.demos.formats import load_demos
+from pidm_nav.files import writable_folder, write_json, write_rows
+from pidm_nav.plots import agent_title, save_figure, task_title
 from pidm_nav.rollouts.rollout import episode_seeds
+from pidm_nav.statistics import Mean, interval_text
 from pidm_nav.tasks import find_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advise:
+    """Say which agent to train on demonstrations: BC, PIDM or delta-PIDM; and why, and how sure that is.
+
+    Agents are trained on some episodes and asked about the others. Where the environment can be made, they are also
+    tried there, and the result decides. It takes one to two minutes on one core.
+
+    Example: pidm-nav advise maze/human-like --plot advise.png
+    """
+
+    file: File
+    rollouts: bool = True
+    """Try the agents where the environment can be made."""
+    episodes: int = 20
+    """Number of validation episodes that each agent plays with each draw of demonstrations."""
+    seed: int = 0
+    """Seed of the draws, weights and batches."""
+    steps: int | None = None
+    """Number of gradient steps of each agent. Default: that of the preset fast."""
+    plot: Path | None = None
+    """Draw the numbers into this file, such as advise.png."""
+    json: Path | None = None
+    """Write the numbers to this JSON file."""
+
+    def run(self) -> None:
+        """Measure, print and save the advice."""
+        for option, path in {"--plot": self.plot, "--json": self.json}.items():
+            if path is not None and path.is_dir():
+                raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
+            if path is not None:
+                writable_folder(path.parent, option)
+        options: Any = {"episodes": self.episodes, "seed": self.seed, "steps": self.steps}
+        found = advise(load_demos(self.file), rollouts=self.rollouts, progress=True, **options)
+        print_advice(found)
+        if self.plot is not None:
+            save_figure(found.plot(), self.plot)
+        if self.json is not None:
+            write_json(self.json, found.to_json(), indent=1)
+
+
+def print_advice(found: Advice) -> None:
+    """Print the numbers as a table, what they come from, and the advice."""
+
+    def text(mean: Mean | None) -> str:
+        return "" if mean is None else f"{mean.value:.2f}{interval_text(mean.low, mean.high, '.2f')}"
+
+    rows = []
+    for agent in found.restoring or found.scores:
+        row = {"agent": agent_title(agent), "restoring": text(found.restoring.get(agent))}
+        row |= {kind: text(found.errors.get(f"{agent}/{kind}")) for kind in ("true", "nearest", "follow", "learned")}
+        row |= {
+            "own": text(found.errors.get(agent)),
+            "score": ", ".join(f"{x:.2f}" for x in found.scores.get(agent, ())),
+        }
+        rows.append(row)
+    columns = {"agent": "agent", "own": "action error", "true": "with true future", "nearest": "nearest"}
+    columns |= {
+        "follow": "follow",
+        "learned": "learned",
+        "restoring": "restoring",
+        "score": found.metric or "not tried",
+    }
+    title = "Held-out action error / variance, restoring coefficient (95% intervals over episodes), scores per draw"
+    if rows:
+        print_table(rows, columns, title)
+    vary = "unknown: one episode" if found.episodes == 1 else "yes" if found.goals_vary else "no"
+    told = "" if np.isnan(found.linear_r2) else f"; R² of the action on the change of state: {found.linear_r2:.2f}"
+    say(f"{counted(found.episodes, 'episode')} used, {found.failed} failed; goals vary: {vary}{told}")
+    say(f"{found.sentence} Sure: {found.sure}.", style="bold")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,75 +168,6 @@ def print_curves(curves: Sequence[Finding], key: str, value: str, title: str, pr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gap(Analysis):
-    """Show where future states tell about actions: Delta(s) of demonstrations over their map.
-
-    Example: pidm-nav analyze gap --demos maze/human-like --out analysis
-    """
-
-    clusters: int | None = None
-    """Number of K-means clusters of states; by default 500, or a quarter of the steps if there are fewer."""
-    horizon: int = 1
-    """Number of steps from a state to its future state."""
-    radius: float = RADIUS
-    """Distance from a goal in pixels within which a state counts as near it."""
-    keep_goals_apart: bool = True
-    """Never put states that head for different goals into one cluster."""
-
-    def run(self) -> None:
-        """Measure, save and print the gap."""
-        datasets, rng = self.load()
-        for dataset in datasets:
-            map_of(dataset)  # refuses demonstrations without a map
-        options = (self.clusters, self.horizon, self.radius, self.keep_goals_apart)
-        gaps = [measure_gap(dataset, *options, rng=rng) for dataset in each(datasets)]
-        rows = [gap.summary() for gap in gaps]
-        columns = {"variance": "Var(a|s)", "delta": "mean Δ", "chance": "by chance", "corrected": "corrected"}
-        columns |= {f"delta_{zone}": zone for zone in ZONES}
-        columns |= {"delta_ratio": "near / elsewhere"}
-        steps = "one step" if self.horizon == 1 else f"{self.horizon} steps"
-        print_rows(rows, columns, f"Δ(s): what the state {steps} ahead tells about the action")
-        self.save(plot_gap(gaps), "gap", gap=rows, gap_clusters=all_rows(gaps))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Field(Analysis):
-    """Show whether an inverse dynamics model listens to the future: its actions for eight futures, as arrows.
-
-    Example: pidm-nav analyze field --agent runs/x --demos maze/human-like --out analysis
-    """
-
-    agent: str | None = None
-    """Trained pidm agent: its folder, or the name of one that comes with the package, such as maze/pidm; by default one
-    is trained on the demonstrations."""
-    places: int | None = None
-    """Number of typical states to ask at; by default 75 for Maze and Multiroom, and 50 otherwise."""
-    steps: int | None = None
-    """Number of gradient steps if an agent is trained here; by default that of the fast preset."""
-
-    def run(self) -> None:
-        """Measure, save and print the field."""
-        from pidm_nav.agents import load_agent, train
-
-        datasets, rng = self.load()
-        agent = None if self.agent is None else load_agent(self.agent)
-        for dataset in datasets:
-            check_field(agent, dataset, self.places)
-        settings: Any = {"seed": self.seed} | ({} if self.steps is None else {"steps": self.steps})
-        fields = []
-        for dataset in datasets:
-            asked = agent or train("delta-pidm", dataset, "fast", progress=True, **settings)
-            fields.append(measure_field(asked, dataset, self.places, rng=rng))
-        rows = [field.summary() for field in fields]
-        columns = {"places": "places"}
-        for name in ("turn", "gain"):
-            columns |= {f"{name}_where_delta_large": f"{name}, Δ large", f"{name}_elsewhere": "elsewhere"}
-            columns |= {f"{name}_spearman": "Spearman with Δ"}
-        print_rows(rows, columns, "How far the action follows the queried future")
-        self.save(plot_field(fields), "field", field=rows, field_places=all_rows(fields))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Predictor(Analysis):
     """Show how well states are predicted from few demonstrations; measured on episodes that are held out.
 
@@ -179,27 +182,20 @@ class Predictor(Analysis):
     """Number of random subsets per size."""
     horizon: int = 1
     """Number of steps ahead to predict."""
-    results: tuple[Path, ...] = ()
-    """Folders written by pidm-nav sweep, to compare prediction errors with the agents' performance."""
 
     def run(self) -> None:
-        """Measure, save and print the errors, and their correlation with performance."""
+        """Measure, save and print the errors."""
         datasets, rng = self.load()
-        correlation = sweep_correlation(self.results, datasets) if self.results else None
         options = (self.predictor, self.sizes or None, self.subsets, self.horizon)
         curves = [error_curve(dataset, *options, rng=rng) for dataset in each(datasets)]
         title = "Prediction error on held-out episodes, by number of training demonstrations"
         print_curves(curves, "demos", "error", title)
         self.save(plot_error_curves(curves), "predictor", predictor=all_rows(curves))
-        if correlation is not None:
-            words = f"Spearman {correlation.spearman:.2f} (p = {correlation.p:.1g})"
-            say(f"Prediction error and goals reached over {correlation.settings} settings: {words}")
-            self.save(plot_correlation(correlation), "correlation", correlation=all_rows(correlation.curves))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Horizon(HorizonStudy, Analysis):
-    """Show how the future blurs with the horizon: its variance and the prediction error.
+    """Show how the prediction error grows with the horizon.
 
     Example: pidm-nav analyze horizon --demos maze/human-like --out analysis
     """
@@ -208,8 +204,7 @@ class Horizon(HorizonStudy, Analysis):
         """Measure, save and print the curves."""
         datasets, rng = self.load()
         curves = [horizon_curve(dataset, self, rng=rng) for dataset in each(datasets)]
-        print_curves(curves, "horizon", "future_variance", "Var(future | state), px²", "k=")
-        print_curves(curves, "horizon", "squared_error", "Squared prediction error, px²", "k=")
+        print_curves(curves, "horizon", "squared_error", "Squared prediction error on held-out episodes", "k=")
         self.save(plot_horizon_curves(curves), "horizon", horizon=all_rows(curves))
 
 

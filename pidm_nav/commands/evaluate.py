@@ -151,7 +151,7 @@ class Evaluate:
 class Agents:
     """List the pretrained agents; then every agent, predictor and inverse dynamics model that can be trained.
 
-    Pretrained agents can be named in evaluate, play and analyze. Goal ratio and success (the fraction of episodes in
+    Pretrained agents can be named in evaluate and play. Goal ratio and success (the fraction of episodes in
     which all goals are reached) are means over 50 test episodes with 95% intervals.
 
     Example: pidm-nav agents
