@@ -23,14 +23,13 @@ from pidm_nav.agents.agent import Agent, find_device, make_agent, same_space
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
 from pidm_nav.agents.registry import KINDS, find_part, plugin_of
-from pidm_nav.agents.upgrade import upgrade
 from pidm_nav.demos.dataset import Source
 from pidm_nav.files import only_writer, write_bytes, write_json
 from pidm_nav.packaged import find_agent
 from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"
-FORMAT = 2  # format 1 is upgraded when it is read
+FORMAT = 2
 MEMORY = "memory."  # prefix of the remembered arrays, before the name of the module that remembers them
 MAX_VALUES = 10_000_000  # in an observation or an action
 Bound = float | Literal["inf", "-inf"]
@@ -167,8 +166,9 @@ def read_description(folder: str | Path) -> tuple[AgentFile, dict[str, Any]]:
         file = msgspec.convert(content, AgentFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or misses what this package writes ({error}): train again") from None
-    if not 1 <= file.format <= FORMAT:
-        raise ValueError(f"{path} has format {file.format}, this version reads up to {FORMAT}: update pidm-nav")
+    if file.format != FORMAT:
+        remedy = "update pidm-nav" if file.format > FORMAT else "train again"
+        raise ValueError(f"{path} has format {file.format}, this version reads {FORMAT}: {remedy}")
     if content.pop("description_sha256", "") not in ("", _checksum(content)):
         raise ValueError(f"{path} is not as it was written: take a copy that is whole, or train again")
     own = set(AgentFile.__struct_fields__) - set(DESCRIBED)
@@ -212,11 +212,6 @@ def load_agent(
     place, folder = find_device(device), find_agent(folder)
     file, description = read_description(folder)
     tensors, config = read_tensors(folder, file), file.config
-    if file.format == 1:
-        try:
-            file.agent, config = upgrade(file.agent, config, tensors)
-        except (KeyError, ValueError, TypeError) as error:
-            raise ValueError(f"the settings of the agent in {folder} are damaged ({error}): train again") from None
     kind: type[Agent] = find_part("agent", file.agent, file.plugin)
     if file.custom_encoder and encoder is None:
         raise ValueError(f"the agent in {folder} was made with an encoder of its own: pass it as encoder=")
