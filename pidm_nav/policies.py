@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["evaluate"]
+IMPORTING = threading.Lock()
 
 
 def evaluate(
@@ -68,9 +71,14 @@ def _is_agent(name: str | Path) -> bool:
 def load_named(name: str, device: str = "cpu") -> Agent:
     """Load an agent; the error for a name that is none says which experts can be named instead."""
     folder = find_agent(name, EXPERTS)
-    from pidm_nav.agents.checkpoint import load_agent  # torch, which experts do not need
+    agent: Agent = import_agents().load_agent(folder, device=device)
+    return agent
 
-    return load_agent(folder, device=device)
+
+def import_agents() -> Any:
+    """Import `pidm_nav.agents`, which experts do not need, in one thread at a time: it imports itself in a circle."""
+    with IMPORTING:
+        return import_module("pidm_nav.agents")
 
 
 def named_expert(name: str, task: Task, env_kwargs: Mapping[str, Any], seed: int) -> Policy:

@@ -43,6 +43,7 @@ SETTINGS = {  # the least work that each command can do
     "demos plot": "demos.npz --out out.png",
     "train": "--demos demos.npz --steps 2 --out out",
     "evaluate": "agent --episodes 1",
+    "hub push": "agent nobody",
     "sweep": "--tasks zigzag --agents bc --num-demos 1 --seeds 1 --steps 2 --episodes 1 --checkpoint-fractions 0.5",
     "advise": "demos.npz --steps 2 --no-rollouts",
     "analyze predictor": f"{ANALYSIS} --subsets 2 --sizes 1",

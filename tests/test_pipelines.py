@@ -199,10 +199,10 @@ def test_images_in_stacks_or_without_channels_are_refused() -> None:
             collect(Still(), "Camera-v0", 1, shape=shape)
 
 
-def test_an_environment_in_place_of_an_id_is_refused() -> None:
+def test_a_spec_or_a_function_in_place_of_an_id_is_refused() -> None:
     env: Any = FrameStackObservation(gym.make("Pendulum-v1"), 4)
-    for given in (env, env.spec, partial(pendulum, NormalizeObservation)):
-        with pytest.raises(ValueError, match=r"so give an id; register one with wrappers by gym\.register"):
+    for given in (env.spec, partial(pendulum, NormalizeObservation)):
+        with pytest.raises(ValueError, match="is not the name of a task: give a name or a Gymnasium id"):
             evaluate(Still(), given, 1)
 
 

@@ -302,11 +302,11 @@ def test_the_registry_names_every_agent() -> None:
     assert all(agent.name == name for name, agent in AGENTS.items())
 
 
-SAVED = Path(__file__).parent / "saved_agents"  # written by version 0.1 before its code was reordered
+SAVED = Path(__file__).parent / "saved_agents"  # trained before the code was reordered
 
 
 @pytest.mark.parametrize("name", ["bc", "pidm", "retrieval-bc"])
-def test_agents_of_the_first_version_load_and_act_alike(name: str) -> None:
+def test_agents_that_were_trained_long_ago_act_alike(name: str) -> None:
     expected = np.load(SAVED / "expected.npz")
     agent = load_agent(SAVED / name)
     actions = np.array([agent.predict(state)[0] for state in expected["states"]])
@@ -314,11 +314,11 @@ def test_agents_of_the_first_version_load_and_act_alike(name: str) -> None:
     assert agent.description["data"]["made_by"] == "human-like"
 
 
-EXPECTED = np.load(SAVED / "expected_kinds.npz")  # written by version 0.1 before PIDM became several classes
+EXPECTED = np.load(SAVED / "expected_kinds.npz")  # recorded before PIDM became several classes
 
 
 @pytest.mark.parametrize("name", [name for name in EXPECTED.files if name not in ("states", "frames")])
-def test_agents_of_every_kind_of_the_first_version_load_and_act_alike(name: str) -> None:
+def test_agents_of_every_kind_that_were_trained_long_ago_act_alike(name: str) -> None:
     agent = load_agent(SAVED / name)
     memory, actions = None, []
     for step, seen in enumerate(EXPECTED["states" if agent.vision is None else "frames"]):
@@ -330,7 +330,7 @@ def test_agents_of_every_kind_of_the_first_version_load_and_act_alike(name: str)
         assert agent.name == kinds[name.split("-")[0]]
 
 
-def test_agents_of_the_first_version_can_be_saved_by_this_one(tmp_path: Path) -> None:
+def test_agents_that_were_trained_long_ago_can_be_saved_again(tmp_path: Path) -> None:
     for name in ("change-learned", "states-nearest", "pixels-time", "frozen-nearest", "chunking"):
         agent = load_agent(SAVED / name)
         again = load_agent(agent.save(tmp_path / name))

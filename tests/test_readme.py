@@ -194,8 +194,8 @@ def test_the_index_names_every_page_and_example() -> None:
 
 
 def _tree() -> list[str]:
-    """Return the paths that the README's annotated tree names: in each line, the words before the first non-name."""
-    (block,) = [b["code"] for b in _blocks(ROOT / "README.md") if re.search(r"^pidm_nav/", b["code"], re.M)]
+    """Return the paths that CONTRIBUTING's annotated tree names: in each line, the words before the first non-name."""
+    (block,) = [b["code"] for b in _blocks(ROOT / "CONTRIBUTING.md") if re.search(r"^pidm_nav/", b["code"], re.M)]
     paths: list[str] = []
     folders: list[tuple[int, str]] = []
     for line in block.splitlines():
@@ -216,7 +216,7 @@ def test_the_tree_names_only_what_exists() -> None:
     paths = _tree()
     assert len(paths) > 20
     for path in paths:
-        assert list(ROOT.glob(path.rstrip("/"))), f"the README's tree names {path}, which is not there"
+        assert list(ROOT.glob(path.rstrip("/"))), f"the tree in CONTRIBUTING names {path}, which is not there"
 
 
 def test_the_tree_misses_no_module() -> None:
@@ -226,4 +226,4 @@ def test_the_tree_misses_no_module() -> None:
     modules = {module for module in modules if not module.endswith("/__init__.py")}
     linked = ("pidm_nav/agents/", "pidm_nav/demos/")  # links to the folders of the same name
     wanted = {path for path in {*modules, *folders, "tests/", "examples/", "docs/"} if not path.startswith(linked)}
-    assert not wanted - named, f"the README's tree does not name {sorted(wanted - named)}"
+    assert not wanted - named, f"the tree in CONTRIBUTING does not name {sorted(wanted - named)}"

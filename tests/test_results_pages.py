@@ -53,8 +53,7 @@ def test_other_people_s_worlds() -> None:
         gain, low, high = (f"{float(row[name]):+.2f}" for name in ("gain", "low", "high"))
         star = r"\*" if float(row["p_holm"]) < 0.05 else ""
         if row["task"] != "all":
-            task = f"{script.short(row['task'])} | {float(row['share']):.3f}"
-            gains[task][row["agent"]] = f"{gain} ({low} to {high}){star}"
+            gains[script.short(row["task"])][row["agent"]] = f"{gain} ({low} to {high}){star}"
     assert len(gains) == 12
     for task, cells in gains.items():
         assert f"| {task} | {' | '.join(cells[agent] for agent in script.AGENTS[1:])} |" in page

@@ -209,7 +209,7 @@ def test_what_was_recorded_is_trained_on_and_watched(browser: Any, tmp_path: Pat
         page.click("#train-next:has-text('Train on it')")
         page.wait_for_function("document.querySelector('#train-form [name=demos]').value === 'newer.npz'")
         assert page.input_value("[name=num_demos]") == "1"
-        page.click("#train-form summary")
+        page.click("#train-form > details summary")
         page.fill("[name=steps]", "20")
         page.click("#train-form button.primary")
         page.wait_for_function("document.querySelectorAll('.run[data-status=done]').length === 2")

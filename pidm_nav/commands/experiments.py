@@ -28,7 +28,7 @@ Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metava
 
 @dataclass(frozen=True)
 class Quickstart:
-    """See BC and PIDM learn a maze from few demonstrations, and what PIDM is without its pull; takes about a minute.
+    """See BC and PIDM learn a maze, and what PIDM is without its pull; it takes about a minute.
 
     Example: pidm-nav quickstart
     """

@@ -83,6 +83,7 @@ class Recipe:
                 more["idm_data"] = played
             else:
                 dataset = DemoDataset.concatenate([dataset, played])
+                more["failed"] = "keep"  # play reaches no goals
         if self.drop_actions:
             dataset = dataset.without_actions()
         return dagger(kind.name, dataset, self.dagger, **more) if self.dagger else train(kind, dataset, **more)

@@ -18,6 +18,7 @@ import msgspec
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.packaged import packaged_agents
 from pidm_nav.plots import agent_title
+from pidm_nav.policies import import_agents
 from pidm_nav.studio.folder import Folder
 from pidm_nav.tasks import Task, find_task
 
@@ -192,18 +193,15 @@ class Trainings:
 
 def trainable_agents() -> list[dict[str, Any]]:
     """Return every registered agent: name, title, what it is, and whether the package has pretrained ones of it."""
-    from pidm_nav.agents.registry import AGENTS
-
+    agents = import_agents().AGENTS
     main = {name.rpartition("/")[2] for name in packaged_agents()}
-    about = {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in AGENTS.items()}
-    listed = [{"name": name, "title": agent_title(name), "about": about[name], "main": name in main} for name in AGENTS]
+    about = {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in agents.items()}
+    listed = [{"name": name, "title": agent_title(name), "about": about[name], "main": name in main} for name in agents]
     return sorted(listed, key=lambda each: not each["main"])
 
 
 def _count_steps(agent: str, demos: str, steps: int | None) -> int:
     """Return how many steps an agent is trained for; a ValueError says that there is no such agent."""
-    from pidm_nav.agents.train import choose_preset
-
     settings: Any = {} if steps is None else {"steps": steps}
-    count: int = choose_preset(agent, load_demos(demos), None, **settings).training.steps
+    count: int = import_agents().choose_preset(agent, load_demos(demos), None, **settings).training.steps
     return count
