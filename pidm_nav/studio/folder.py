@@ -29,7 +29,7 @@ MAX_ROOM = 2048  # pixels of a room along one side
 PACKAGED = [f"{task}/{kind}" for task in PAPER_TASKS for kind in ("human-like", "astar")]
 NAME = re.compile(r"\w[\w .()-]{0,99}")
 RUN_FILES = re.compile(  # what a training writes
-    r"agent\.json|(weights-\w+|training)\.safetensors|losses\.jsonl|\..*|checkpoints|tensorboard|unfinished"
+    r"agent\.json|(weights-\w+|training)\.safetensors|losses\.jsonl|run\.yaml|\..*|checkpoints|tensorboard|unfinished"
 )
 
 

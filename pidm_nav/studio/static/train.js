@@ -14,6 +14,7 @@ export function startTrain() {
     make("input", { type: "checkbox", name: "agents", value: name, checked: USUAL.includes(name) }), make("span", { textContent: title }));
   ask("/api/agents").then((all) => {
     for (const [id, main] of [["main-agents", true], ["other-agents", false]]) $(id).replaceChildren(...all.filter((each) => each.main === main).map(choice));
+    form.querySelector(".primary").disabled = false;
   }, (error) => complain(error.message));
 
   const chosen = () => recordings.find((each) => each.name === form.demos.value);
