@@ -232,7 +232,7 @@ def draw_dose(rows: Rows) -> Any:
         ax.fill_between(
             PULLS, [each.low for each in curve], [each.high for each in curve], color=color, alpha=0.12, linewidth=0
         )
-    ax.set(xlabel="strength of the pull", ylabel="goals reached, mean of four tasks", ylim=(0.3, 1.02))
+    ax.set(xlabel="strength of the pull", ylabel="goals reached, mean of four tasks", ylim=(0.7, 1.01))
     ax.legend(frameon=False, fontsize=8, loc="lower right")
     plots.tidy(ax)
     return figure
@@ -252,6 +252,15 @@ def draw_ranks(table: Rows) -> Any:
         ):
             own = [row for row in chosen if kind_of(row["agent"]) == kind]
             ax.scatter([row[metric] for row in own], [row["goals"] for row in own], s=22, color=color, label=title)
+        for name, ending, place in (
+            ("denoising predictor", "denoising", (0, -14)),
+            ("BC with history", "bc-history", (4, 6)),
+        ):
+            own = [row for row in chosen if row["agent"].endswith(ending)]
+            at = np.mean([row[metric] for row in own]), np.mean([row["goals"] for row in own])
+            ax.annotate(
+                name, at, place, textcoords="offset points", fontsize=8, ha="left" if len(own) == 1 else "center"
+            )
         ax.set(xlabel=label, ylabel="goals reached")
         plots.tidy(ax)
     axes[1].legend(frameon=False, fontsize=8, loc="lower right")

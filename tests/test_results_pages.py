@@ -57,3 +57,34 @@ def test_other_people_s_worlds() -> None:
     assert len(gains) == 8
     for task, cells in gains.items():
         assert f"| {task} | {' | '.join(cells[agent] for agent in script.AGENTS[1:])} |" in page
+
+
+def test_what_makes_pidm_win() -> None:
+    script = load_script("report_what_wins")
+    page = (RESULTS / "what_wins" / "README.md").read_text(encoding="utf-8").replace("−", "-")
+    rows = script.read(RESULTS / "what_wins" / "results.csv")
+    tests = {(row["part"], row["test"]): row for row in script.hypotheses(rows) if row["task"] == "all"}
+    for name in ("lead", "H1", "H2"):
+        row = tests["P", name]
+        assert row["seeds"] == 10
+        assert f"{row['difference']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.1e} |" in page
+    assert f"({tests['F', 'H1']['difference']:.3f} and {tests['F', 'H2']['difference']:.3f})" in page
+    means = {(row["part"], row["agent"]): row for row in script.means(rows)}
+    for pull in script.PULLS:
+        bc = means["P", "bc" if pull == 0 else f"bc+pull/{pull:g}"]["goals"]
+        assert f"| {pull:g} | {bc:.3f} | {means['P', f'state/nearest/{pull:g}']['goals']:.3f} |" in page
+    for agents in (
+        ["bc"],
+        ["bc-noise", "bc-progress", "bc-history", "recurrent-bc"],
+        ["corrective-bc"],
+        *([f"{name}/1", f"{name}/0"] for name in ("state/nearest", "delta/nearest", "delta/follow", "exact/nearest")),
+        ["state/learned", "delta/learned"],
+        ["retrieval-bc", "follow-action", "replay"],
+    ):
+        shown = " / ".join(f"{means['F', agent]['goals']:.3f}" for agent in agents)
+        assert f"| {shown} |" in page, agents
+    ranks = {(row["agents"], row["correlation of goals with"]): row for row in script.ranks(rows)}
+    for metric in ("error", "restoring"):
+        for group in ("all agents", "not intervened on"):
+            row = ranks[group, metric]
+            assert f"{row['mean']:.2f} (" in page and f"{row['low']:.2f} to {row['high']:.2f})" in page
