@@ -8,6 +8,7 @@ docs/images/
   four-room.png, ...                  a picture for each task
   traces.png                          the demonstrations that come with the package
   idea.png                            BC and PIDM at one place where demonstrators differ
+  pull.png                            what BC, PIDM and PIDM without pull do beside a demonstrated path
   tour-3d.png, four-room-3d.png       the 3D world, some way into an episode
   recorder.png                        what `pidm-nav record` shows
 """
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pidm_nav.agents.train import train
 from pidm_nav.cli import main as pidm_nav_command
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
@@ -35,13 +37,15 @@ from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Rules, Session
 from pidm_nav.demos.replay import demo_layout
 from pidm_nav.demos.traces import plot_traces
-from pidm_nav.plots import DEMONSTRATOR_COLORS, agent_color, draw_room, panels, save_figure
+from pidm_nav.experiments.quickstart import without_pull
+from pidm_nav.plots import DEMONSTRATOR_COLORS, agent_color, agent_title, draw_room, panels, save_figure
 from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.state import POSITION
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TASK_SIZE = 400  # px; shown at half of it, so that it is sharp on fine screens
+FIRST_FLAG = 4  # column of a state that says whether the first goal is reached
 MOST_BYTES = 2_000_000  # of the GIF, or the README loads slowly
 
 
@@ -49,7 +53,7 @@ def take_quickstart(folder: Path, images: Path) -> None:
     """The GIF, the curve and the traces as the quickstart made them."""
     for name, target in (
         ("bc-and-pidm.gif", "bc-and-pidm.gif"),
-        ("figures/efficiency-human-like.png", "curve.png"),
+        ("figures/agents-human-like.png", "curve.png"),
         ("traces.png", "traces-maze.png"),
     ):
         shutil.copyfile(folder / name, images / target)
@@ -121,6 +125,32 @@ def draw_idea(images: Path, reach: float = 14.0, view: float = 62.0) -> None:
     print(f"idea.png: {chosen.sum()} states, mean length {spread:.2f}, length of the mean {np.linalg.norm(mean):.2f}")
 
 
+def draw_pull(images: Path) -> None:
+    """The actions of BC, PIDM and PIDM without pull beside the way to the first goal, after two demonstrations."""
+    demos = load_demos("maze/human-like").sample(2, seed=0)
+    paths = [each.observations[each.observations[:, FIRST_FLAG] == 0] for each in demos]
+    along = np.diff(paths[0][:, POSITION], axis=0)
+    across = np.stack([-along[:, 1], along[:, 0]], axis=1) / np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1)
+    places = np.concatenate([paths[0][:-1:2, POSITION] + far * across[::2] for far in (-36, -18, 0, 18, 36)])
+    states = np.repeat(paths[0][:1], len(places), axis=0)
+    states[:, POSITION] = places
+    pidm = train("pidm", demos, progress=False)
+    actions = {"bc": train("bc", demos, progress=False).predict(states)[0], "pidm": pidm.predict(states)[0]}
+    without_pull(pidm)
+    actions["pidm-no-pull"] = pidm.predict(states)[0]
+    figure, axes = panels(3, width=3.2, height=4.2, columns=3)
+    for ax, (name, vectors) in zip(axes, actions.items(), strict=True):
+        draw_room(ax, demo_layout(demos))
+        for path in paths:
+            ax.plot(*path[:, POSITION].T, color="#868e96", linewidth=2)
+        arrows = {"angles": "xy", "scale_units": "xy", "scale": 1 / 18, "width": 0.007, "zorder": 10}
+        ax.quiver(*places.T, *vectors.T, color=agent_color(name), **arrows)
+        ax.set_xlim(places[:, 0].min() - 30, places[:, 0].max() + 30)
+        ax.set_ylim(places[:, 1].max() + 30, places[:, 1].min() - 45)
+        ax.set_title(agent_title(name), fontsize=11)
+    save_figure(figure, images / "pull.png")
+
+
 def draw_recorder(images: Path, size: int = 640) -> None:
     """The recorder in the middle of an episode; the human-like script holds the stick."""
     with tempfile.TemporaryDirectory() as folder:
@@ -148,6 +178,7 @@ def main() -> None:
     draw_tasks(options.out)
     draw_levels(options.out)
     draw_traces(options.out)
+    draw_pull(options.out)
     draw_idea(options.out)
     draw_recorder(options.out)
     with tempfile.TemporaryDirectory() as temporary:
