@@ -262,8 +262,10 @@ def make_policies(cell: Cell, demos: DemoDataset) -> Iterator[tuple[str, Policy]
     expert = AStarExpert(cell.task)
 
     def oracle(states: Any) -> Any:
-        future = np.array(states)
-        future[:, POSITION] += SPEED * expert.predict(states)[0]
+        inside = np.array(states)  # a bounce at an open border can leave the room by a few pixels
+        inside[:, POSITION] = np.clip(inside[:, POSITION], 0, np.array(find_task(cell.task).layout().room_size) - 1)
+        future = inside.copy()
+        future[:, POSITION] += SPEED * expert.predict(inside)[0]
         return future
 
     learned = {"learned": fitted(state, "learned", demos), "denoising": fitted(state, "learned(noise=2)", demos)}
