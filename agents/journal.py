@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pidm_nav.console import progress_bar
-from pidm_nav.files import write_text
+from pidm_nav.files import write_bytes, write_text
 
 LOSSES, TENSORBOARD = "losses.jsonl", "tensorboard"
 OnLog = Callable[[dict[str, float]], None]
@@ -106,19 +106,20 @@ class Board:
         self._event, self._summary, self._pack = Event, Summary, RecordWriter
         folder.mkdir(exist_ok=True)
         self.path = folder / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{os.getpid()}"
-        self.path.touch()
-        self._add(file_version="brain.Event:2")
-        self._add(step=first, session_log=SessionLog(status=SessionLog.START))  # what came later was lost in a kill
+        started = SessionLog(status=SessionLog.START)  # what came after this step was lost in a kill
+        write_bytes(
+            self.path, self._record(file_version="brain.Event:2") + self._record(step=first, session_log=started)
+        )
 
     def write(self, step: int, entry: dict[str, float]) -> None:
         """Add the scalars of a step."""
         values = [self._summary.Value(tag=key, simple_value=value) for key, value in entry.items()]
-        self._add(step=step, summary=self._summary(value=values))
+        _append(self.path, self._record(step=step, summary=self._summary(value=values)))
 
-    def _add(self, **content: Any) -> None:
+    def _record(self, **content: Any) -> bytes:
         record = io.BytesIO()
         self._pack(record).write(self._event(wall_time=time.time(), **content).SerializeToString())
-        _append(self.path, record.getvalue())
+        return record.getvalue()
 
 
 def _append(path: Path, content: bytes) -> None:

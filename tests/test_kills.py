@@ -92,11 +92,12 @@ class Runs:
         return self.box.run(words, case, allowed=case, env=env, limits=more)
 
     def result(self, case: Path) -> object:
-        """What the writer has written, but for how long it took."""
+        """What the writer has written, but for how long it took, and when (TensorBoard's files)."""
         if self.writer.digest:
             return must(self.run(case, self.writer.digest)).result
         timed = re.compile(rb'"seconds": [\d.e-]+')
-        return {name: timed.sub(b"", content or b"") for name, content in tree(case / "out").items()}
+        written = {name: content for name, content in tree(case / "out").items() if "tfevents" not in name}
+        return {name: timed.sub(b"", content or b"") for name, content in written.items()}
 
 
 def kill_and_go_on(runs: Runs, numbers: range, name: str) -> None:
