@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pidm_nav.console import progress_bar
-from pidm_nav.files import write_bytes, write_text
+from pidm_nav.files import write_text
 
 LOSSES, TENSORBOARD = "losses.jsonl", "tensorboard"
 OnLog = Callable[[dict[str, float]], None]
@@ -107,9 +107,8 @@ class Board:
         folder.mkdir(exist_ok=True)
         self.path = folder / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{os.getpid()}"
         started = SessionLog(status=SessionLog.START)  # what came after this step was lost in a kill
-        write_bytes(
-            self.path, self._record(file_version="brain.Event:2") + self._record(step=first, session_log=started)
-        )
+        head = self._record(file_version="brain.Event:2"), self._record(step=first, session_log=started)
+        _append(self.path, b"".join(head))
 
     def write(self, step: int, entry: dict[str, float]) -> None:
         """Add the scalars of a step."""
@@ -124,10 +123,13 @@ class Board:
 
 def _append(path: Path, content: bytes) -> None:
     """Add to a file, as a whole or not at all."""
-    size = path.stat().st_size
+    size = path.stat().st_size if path.exists() else 0
     try:
         with path.open("ab") as file:
             file.write(content)
     except OSError as error:
-        os.truncate(path, size)
+        if size:
+            os.truncate(path, size)
+        else:
+            path.unlink(missing_ok=True)
         raise OSError(f"cannot write '{path}' ({error.strerror}): make room for it and start again") from None
