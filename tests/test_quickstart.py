@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,17 +107,10 @@ def test_page_needs_nothing_from_elsewhere(done):
 
 
 @pytest.mark.parametrize(("width", "stacked"), [(390, True), (1366, False)])
-def test_the_film_is_stacked_on_a_phone(width, stacked, done):
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        try:
-            browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        except playwright.Error:
-            pytest.skip("there is no browser")
-        page = browser.new_page(viewport={"width": width, "height": 800})
+def test_the_film_is_stacked_on_a_phone(width, stacked, done, browser):
+    with closing(browser.new_page(viewport={"width": width, "height": 800})) as page:
         page.goto((done[0] / "index.html").absolute().as_uri())
         bc, pidm = (page.locator(".panes i").nth(index).bounding_box() for index in (0, 1))
-        browser.close()
     assert bc["width"] > (300 if stacked else 280) and abs(bc["width"] / bc["height"] - 310 / 335) < 0.1
     assert (pidm["y"] >= bc["y"] + bc["height"]) == stacked and (pidm["x"] > bc["x"]) != stacked
 

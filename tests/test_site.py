@@ -2,11 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,14 +48,8 @@ def test_pages_link_to_pages_that_exist_and_fetch_nothing_from_elsewhere(site: P
 
 
 @pytest.mark.parametrize("width", [390, 1366])
-def test_nothing_is_cut_and_the_search_works_from_a_folder(width: int, site: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        try:
-            browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        except playwright.Error:
-            pytest.skip("there is no browser")
-        page = browser.new_page(viewport={"width": width, "height": 800})
+def test_nothing_is_cut_and_the_search_works_from_a_folder(width: int, site: Path, browser: Any) -> None:
+    with closing(browser.new_page(viewport={"width": width, "height": 800})) as page:
         for name in ("api/agents.html", "commands.html", "index.html"):
             page.goto((site / name).as_uri())
             cut = "[...document.querySelectorAll('pre > code')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
@@ -64,4 +59,3 @@ def test_nothing_is_cut_and_the_search_works_from_a_folder(width: int, site: Pat
         page.click(".md-search__input")
         page.keyboard.type("evaluate")
         page.wait_for_selector(".md-search-result__meta:has-text('matching documents')")
-        browser.close()
