@@ -109,7 +109,7 @@ def check_folder(out: Path, force: bool) -> None:
 
 
 def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> Report:
-    """Train, evaluate, draw and write everything; goes on where a stopped run was."""
+    """Train, evaluate, draw and write everything; resumes a stopped run."""
     settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
     if (out / MARK).is_file() and read_json(out / MARK, "delete it to begin anew") != settings:
         shutil.rmtree(out / "sweeps", ignore_errors=True)  # what a quickstart with other settings made
