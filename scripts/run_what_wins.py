@@ -34,7 +34,7 @@ from pidm_nav.agents.train import dataset_spaces, train
 from pidm_nav.analysis.offline import action_error, restoring_coefficient
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.experts.astar import FAR, AStarExpert
 from pidm_nav.demos.formats.npz import load_demos
 from pidm_nav.rollouts.rollout import Policy, Rollout
 from pidm_nav.seeds import TEST
@@ -265,7 +265,9 @@ def make_policies(cell: Cell, demos: DemoDataset) -> Iterator[tuple[str, Policy]
         inside = np.array(states)  # a bounce at an open border can leave the room by a few pixels
         inside[:, POSITION] = np.clip(inside[:, POSITION], 0, np.array(find_task(cell.task).layout().room_size) - 1)
         future = inside.copy()
-        future[:, POSITION] += SPEED * expert.predict(inside)[0]
+        planned = np.flatnonzero(expert.cost(inside) < FAR)  # an agent that has slipped out of the walls stays there
+        if planned.size:
+            future[np.ix_(planned, [0, 1])] += SPEED * expert.predict(inside[planned])[0]
         return future
 
     learned = {"learned": fitted(state, "learned", demos), "denoising": fitted(state, "learned(noise=2)", demos)}
