@@ -99,7 +99,8 @@ def settings() -> str:
         "",
         "Every setting of every agent, with its value in each preset. `train` takes settings by keyword, and",
         "`pidm-nav train` as options: `learning_rate=1e-4` is `--learning-rate 1e-4`. [Training](training.md)",
-        "describes the presets. This page is generated from the code.",
+        "describes the presets. Where no default is given, the value depends on the agent and the preset: see",
+        "[the tables](#values-by-agent-and-preset). This page is generated from the code.",
     ]
     titles = {"agent": "Settings of agents", "training": "Settings of training"}
     varying: list[str] = []
@@ -110,7 +111,7 @@ def settings() -> str:
             owners = [name for name, presets in values.items() if setting in presets["fast"]]
             varying += [setting] if len(found) > 1 else []
             only = f" Only for {', '.join(f'`{name}`' for name in owners)}." if len(owners) < len(AGENTS) else ""
-            default = " See [below](#values-by-agent-and-preset)." if len(found) > 1 else f" Default: {found.pop()}."
+            default = f" Default: {found.pop()}." if len(found) == 1 else ""
             lines.append(f"- `{setting}`: {_sentence(meaning)}{default}{only}")
     lines += ["", "## Values by agent and preset"]
     for name, presets in values.items():

@@ -40,7 +40,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def lead(found: re.Match[str]) -> str:
         text, target, anchor = found[1], found[2], found[3] or ""
-        if re.match(r"[a-z]+:|#", target):
+        if not target or re.match(r"[a-z]+:", target):
             return found[0]
         path = posixpath.normpath(posixpath.join("docs" if in_docs else "", here, target)).removeprefix("docs/")
         path = re.sub(r"^(examples/[\w/]+)\.(py|ipynb)$", r"\1.md", path)
