@@ -1,25 +1,18 @@
-"""What MkDocs is told beyond docs/: the examples, the commands' help, and pages of the repository's root.
+"""MkDocs hooks: pages from outside docs/, which are the examples and two pages of the repository's root.
 
 `make docs` builds the site. Links that leave docs/ on GitHub lead to the pages that are made here.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
 import posixpath
 import re
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-
-from pidm_nav.cli import GROUPS, describe, load_command, main
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -32,7 +25,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
     made |= {f"examples/{path.stem}.md": _example(path) for path in EXAMPLES}
     made |= {f"examples/notebooks/{path.stem}.md": _notebook(path) for path in NOTEBOOKS}
-    made |= {"examples/index.md": _examples(), "commands.md": _commands()}
+    made["examples/index.md"] = _examples()
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -40,12 +33,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links out of docs/ to the page that stands for their target, or to no page where there is none."""
+    if page.file.src_uri == "README.md":  # the home page has room for its cards
+        page.meta["hide"] = ["navigation", "toc"]
     here = posixpath.dirname(page.file.src_uri)
     in_docs = page.file.src_uri not in PAGES and not here.startswith("examples")
 
     def lead(found: re.Match[str]) -> str:
         text, target, anchor = found[1], found[2], found[3] or ""
-        if re.match(r"[a-z]+:|#", target):
+        if not target or re.match(r"[a-z]+:", target):
             return found[0]
         path = posixpath.normpath(posixpath.join("docs" if in_docs else "", here, target)).removeprefix("docs/")
         path = re.sub(r"^(examples/[\w/]+)\.(py|ipynb)$", r"\1.md", path)
@@ -83,29 +78,3 @@ def _examples() -> str:
     """Return the list of examples, which stands in docs/README.md."""
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     return "# Examples\n" + index.partition("## Examples\n")[2].replace("../examples/", "").replace(".py)", ".md)")
-
-
-def _commands() -> str:
-    lines = ["# Commands", "", "`pidm-nav COMMAND --help` prints the same.", ""]
-    for title, group in GROUPS.items():
-        lines += [f"## {title}", ""]
-        for words in group:
-            lines += [
-                f"### {words}",
-                "",
-                describe(load_command(words))[0] + ".",
-                "",
-                "```text",
-                _help(words),
-                "```",
-                "",
-            ]
-    return "\n".join(lines)
-
-
-def _help(words: str) -> str:
-    told: Any = io.StringIO()
-    wide = patch.dict(os.environ, {"COLUMNS": "76", "NO_COLOR": "1", "TERM": "dumb"})
-    with wide, contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
-        main([*words.split(), "--help"])
-    return "\n".join(line.rstrip() for line in told.getvalue().splitlines())

@@ -431,7 +431,7 @@ def test_rollouts_in_a_vector_environment_of_ones_own() -> None:
 def test_the_script_for_ray_that_the_page_shows(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     page = (Path(__file__).parents[1] / "docs" / "your_environment.md").read_text(encoding="utf-8")
-    code = page.partition("## Ray")[2].partition("```python\n")[2].partition("```")[0]
+    code = page.partition("## Sweeps")[2].partition("```python\n")[2].partition("```")[0]
     (tmp_path / "mine.py").write_text(code, encoding="utf-8")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "mine.py"]

@@ -1,11 +1,12 @@
 """What README and docs say is true: code runs, commands parse, links lead somewhere, the tree is the repository's."""
 
+import ast
 import os
 import re
 import shlex
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -191,6 +192,36 @@ def test_the_index_names_every_page_and_example() -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert pages <= linked
     assert {f"../examples/{path.name}" for path in (ROOT / "examples").glob("*.py")} <= linked
+
+
+@pytest.mark.parametrize("name", ["commands.md", "settings.md"])
+def test_generated_pages_equal_the_code(name: str) -> None:
+    script = ROOT / "scripts" / "make_reference.py"
+    spec = spec_from_file_location("make_reference", script)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert page == module.PAGES[name](), f"docs/{name} is stale: run python scripts/make_reference.py"
+
+
+def _texts() -> list[str]:
+    """Return all texts in the source code; the parts of an f-string count one by one."""
+    files = [path for top in ("pidm_nav", "agents", "demos") for path in (ROOT / top).rglob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def test_troubleshooting_quotes_messages_that_exist() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    titles = [line for line in page.splitlines() if line.startswith("**`") and "(Gymnasium)" not in line]
+    messages = re.findall(r"\*\*`(.+?)`\*\*", "\n".join(titles))
+    assert len(messages) > 50
+    texts = _texts()
+    for message in messages:
+        for part in (part.strip("'() ") for part in message.split("...")):
+            assert any(part in text for text in texts), f"no error says '{part}'"
 
 
 def _tree() -> list[str]:

@@ -34,7 +34,8 @@ def test_every_public_name_has_its_entry(site: Path) -> None:
     entries = zlib.decompress(inventory[inventory.index(b"zlib.\n") + 6 :]).decode()
     described = {line.split(" ")[0].rpartition(".")[2] for line in entries.splitlines()}
     public = {*pidm_nav.__all__, *pidm_nav.demos.__all__, *pidm_nav.agents.__all__}
-    assert {name for name in public if not name.isupper() and name != "__version__"} <= described
+    assert public - {"__version__"} <= described
+    assert {"NavEnv3D", "action_error", "prediction_errors", "theory_report"} <= described
 
 
 def test_pages_link_to_pages_that_exist_and_fetch_nothing_from_elsewhere(site: Path) -> None:
@@ -45,6 +46,11 @@ def test_pages_link_to_pages_that_exist_and_fetch_nothing_from_elsewhere(site: P
             target = link.partition("#")[0]
             if target and not re.match(r"[a-z]+:|//", target) and page.name != "404.html":
                 assert (page.parent / target).exists(), f"{page.name} links to {link}"
+
+
+def test_links_within_a_page_and_to_examples_survive(site: Path) -> None:
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert re.search(r"href=[\"']?#examples", home) and "examples/01_first_episode.html" in home
 
 
 @pytest.mark.parametrize("width", [390, 1366])
