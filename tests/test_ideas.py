@@ -80,6 +80,7 @@ def test_an_idea_runs_by_itself(idea: Path, tmp_path: Path) -> None:
 
 def test_a_sweep_knows_ideas_in_its_workers(tmp_path: Path) -> None:
     program = f"""
+from functools import partial
 from pidm_nav import load_plugin
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.recipes import Recipe
@@ -96,7 +97,7 @@ def still(demos, seed):
 if __name__ == "__main__":
     agents = {{"several": "several-futures", "mixed": Recipe("pidm", {{"predictor": "mixed(k=2)"}}), "still": still}}
     small = dict(num_demos=(1,), seeds=1, steps=20, episodes=2, checkpoint_fractions=())
-    done = run_sweep(Sweep(agents=agents, tasks=("zigzag",), **small), "results", run_local)
+    done = run_sweep(Sweep(agents=agents, tasks=("zigzag",), **small), "results", partial(run_local, workers=1))
     print(sorted((cell.agent, result.score) for cell, result in done.items()))
 """
     (tmp_path / "program.py").write_text(program)
