@@ -9,7 +9,9 @@ import yaml
 from pidm_nav import load_agent
 from pidm_nav.agents.checkpoint import read_tensors
 from pidm_nav.cli import main
+from pidm_nav.commands import experiments
 from pidm_nav.commands.config import RUN_FILE
+from pidm_nav.experiments.engines import attempt
 from pidm_nav.experiments.results import read_results
 
 
@@ -57,7 +59,9 @@ def test_a_file_of_ones_own_gives_some_options(tmp_path: Path) -> None:
     assert agent.description["training"]["learning_rate"] == 1e-3
 
 
-def test_a_sweep_repeated_from_its_file_has_the_same_results(tmp_path: Path) -> None:
+def test_a_sweep_repeated_from_its_file_has_the_same_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = lambda function, jobs, workers: ((job, attempt(function, job)) for job in jobs)  # noqa: E731
+    monkeypatch.setattr(experiments, "run_local", here)
     one, other = tmp_path / "one", tmp_path / "other"
     what = "--tasks four-room --agents bc,retrieval-bc --num-demos 1,2 --seeds 1 --steps 10 --episodes 2 --jobs 1"
     main(["sweep", *what.split(), "--checkpoint-fractions", "", "--out", str(one)])

@@ -232,7 +232,7 @@ def test_features_that_hardly_ever_change_are_not_seen() -> None:
         {"predictor": "follow", "train_on_predicted": True},
         {"predictor": "time", "train_on_predicted": True},
         {"predictor": "neighbors(k=2)", "train_on_predicted": True},
-        {"predictor": "learned(batch_size=32)"},
+        {"predictor": "learned(batch_size=32, steps=600)"},
         {"predictor": "learned(batch_size=32)", "end_to_end": True},
     ],
 )
@@ -342,7 +342,7 @@ def test_end_to_end_learns_the_predictor_from_demonstrations_and_never_from_play
     demos = DemoDataset("Line-v0", (straight((0.2, 0), (-3, 0)), straight((0.2, 0), (-3, 0.1))))
     more = DemoDataset("Line-v0", (straight((0, 0.2), (6, -3)),)).without_actions()
     play = DemoDataset("Line-v0", tuple(straight((-0.2, 0), (3, y)) for y in (0, 0.05, 0.1)))
-    settings = {**QUICK, "steps": 600, "predictor": "learned", "end_to_end": True}
+    settings = {**QUICK, "steps": 400, "predictor": "learned", "end_to_end": True}
     agent = train(name, demos, predictor_data=more, idm_data=play, env_spaces=SPACES, **settings)
     assert isinstance(agent, PIDM)
     for known, step in ((demos, (0.2, 0)), (more, (0, 0.2))):
