@@ -52,7 +52,7 @@ def compare(agent: Agent, task: Any, path: Path, **arguments: Any) -> Both:
 
 
 @pytest.mark.parametrize("name", ["bc", "pidm", "delta-pidm"])
-@pytest.mark.parametrize("task", ["four-room", "zigzag", "maze", "multiroom"])
+@pytest.mark.parametrize("task", ["four-room", "maze"])  # the least and the most goals
 def test_pretrained_agents(task: str, name: str, tmp_path: Path) -> None:
     agent = load_agent(f"{task}/{name}")
     both = compare(agent, task, tmp_path / "agent.onnx", **agent.description["env_kwargs"])
