@@ -145,6 +145,7 @@ def test_a_file_is_flushed_through_a_handle_that_may_write(tmp_path, monkeypatch
     assert (tmp_path / "file.txt").read_text() == "whole"
 
 
+@pytest.mark.slow  # collects the whole suite again
 def test_tests_are_collected_without_the_modules_of_unix(box, tmp_path):
     program = tmp_path / "collect.py"
     program.write_text(COLLECT)

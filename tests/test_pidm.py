@@ -58,7 +58,7 @@ def idm_error(agent: PIDM, dataset: DemoDataset, horizon: int = 1) -> float:
         {"idm": "delta"},
         {"idm": "state", "window": 1},
         {"idm": "state", "window": 8},
-        {"name": "recurrent-pidm", "sequence": 8, "batch_size": 512},
+        {"name": "recurrent-pidm", "sequence": 8, "batch_size": 512, "steps": 200},
     ],
 )
 def test_the_action_is_read_off_the_future(walks: DemoDataset, options: dict[str, Any]) -> None:
