@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from studio_server import Server
 
 # A property is about results, not about how busy the machine is.
-settings.register_profile("pidm-nav", deadline=None)
+settings.register_profile("pidm-nav", deadline=None, max_examples=60)
 settings.load_profile("pidm-nav")
 
 # One thread each: the suite runs in parallel, and small networks are slower on two threads than on one.
