@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from pidm_nav import load_agent
@@ -24,7 +25,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def same_weights(one: Path, other: Path) -> bool:
     tensors, others = read_tensors(one), read_tensors(other)
-    return tensors.keys() == others.keys() and all(bool((tensors[name] == others[name]).all()) for name in tensors)
+    return tensors.keys() == others.keys() and all(torch.equal(tensors[name], others[name]) for name in tensors)
 
 
 @pytest.mark.parametrize(
