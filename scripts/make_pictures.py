@@ -98,7 +98,9 @@ def draw_idea(images: Path, start: int = 196, off: float = 30.0, steps: int = 6)
     here, ahead = demos[0].observations[start : start + 2, POSITION]
     across = np.array([here[1] - ahead[1], ahead[0] - here[0]]) / np.linalg.norm(ahead - here)
     figure, axes = panels(2, width=3.3, height=2.8)
-    for ax, name, title in zip(axes, ("bc", "pidm"), ("BC: action from state", "PIDM: future, then action"), strict=True):
+    for ax, name, title in zip(
+        axes, ("bc", "pidm"), ("BC: action from state", "PIDM: future, then action"), strict=True
+    ):
         draw_room(ax, demo_layout(demos))
         for episode in demos:
             path = episode.observations[episode.observations[:, LAST_FLAG] == 1, POSITION]

@@ -234,10 +234,15 @@ def draw_ranks(table: Rows) -> Any:
             own = [row for row in chosen if kind_of(row["agent"]) == kind]
             at = [row[metric] for row in own], [row["goals"] for row in own]
             ax.scatter(*at, s=18, color=plots.agent_color(style), label=title if ax is axes[0] else None)
-        for name, ending, offset in (("denoising", "denoising", (0, -11)), ("BC with history", "bc-history", (-4, -13))):
+        for name, ending, offset in (
+            ("denoising", "denoising", (0, -11)),
+            ("BC with history", "bc-history", (-4, -13)),
+        ):
             own = [row for row in chosen if row["agent"].endswith(ending)]
             at = np.mean([row[metric] for row in own]), min(row["goals"] for row in own)
-            ax.annotate(name, at, offset, textcoords="offset points", fontsize=9, ha="center" if len(own) > 1 else "left")
+            ax.annotate(
+                name, at, offset, textcoords="offset points", fontsize=9, ha="center" if len(own) > 1 else "left"
+            )
         ax.set(xlabel=label, ylim=(0.45, 1.02))
         plots.tidy(ax)
     axes[0].set_ylabel("goals reached")
