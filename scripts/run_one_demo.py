@@ -63,7 +63,7 @@ def read_record(path: Path) -> dict[str, dict[Cell, JobResult]]:
 
 
 def gains_by_size(done: dict[Cell, JobResult]) -> dict[str, list[Gain]]:
-    """Return what each of `OTHERS` gains on BC over all tasks, by the number of demonstrations that all of them have."""
+    """Return what each of `OTHERS` gains on BC over all tasks, by the number of demonstrations."""
     panels = {}
     for size in (1, 5, 20, 50):
         scores = {cell: each.score for cell, each in done.items() if cell.demos == size}

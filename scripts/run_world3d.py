@@ -2,22 +2,23 @@
 
     pip install "pidm-nav[3d,vision]"
     python scripts/run_world3d.py                     everything that is not there yet
-    python scripts/run_world3d.py --draw              only the figures of both experiments, from their recorded scores
+    python scripts/run_world3d.py --draw              only the figures of both experiments, from recorded scores
     python scripts/run_world3d.py --levels tour-3d --sizes 5 --seeds 1 --first-seed 0 --work runs/try --out runs/try/out
 
 The demonstrator is the varied walker, another person in each episode. BC, delta-PIDM (which follows a demonstration, six
-steps ahead) and delta-PIDM with play learn from the same vectors of `frames="efficientnet"`, with the same
-small networks, 1,500 steps each. The seeds of demonstrations, draws and trainings were not used before, and those of
+steps ahead) and delta-PIDM with play learn from the same vectors of `frames="efficientnet"`, with the same small
+networks, 1,500 steps each. The seeds of demonstrations, draws and trainings were not used before, and those of
 rollouts, which are the same in all sweeps, not for choosing settings here (docs/results/world3d/README.md says what was
 tried).
 
-The test, fixed before the run: for each level, number of demonstrations and seed, the mean share of milestones passed
-by delta-PIDM minus that by BC, on the same demonstrations and rollout seeds; Wilcoxon's signed-rank test, two-sided, over all
-of these 30 pairs (test.csv has the paired t-test over the five seeds, as pairs of a seed are not independent). delta-PIDM is
-ahead if the mean difference is positive and p < 0.05. delta-PIDM with play is tested in the same way.
-delta-PIDM uses the future if, averaged over its 30 agents, another future changes its actions by at least 20% of the actions'
-variance. The control is the same agents shown the present in place of the future (delta-pidm-blind). To save time, control
-and play have the middle number of demonstrations only, unless `--play-sizes` says otherwise of play.
+The test, fixed before the run: for each level, number of demonstrations and seed, the mean fraction of milestones passed
+by delta-PIDM minus that by BC, on the same demonstrations and rollout seeds; Wilcoxon's signed-rank test, two-sided,
+over all of these 30 pairs (test.csv has the paired t-test over the five seeds, as pairs of a seed are not independent).
+delta-PIDM is ahead if the mean difference is positive and p < 0.05. delta-PIDM with play is tested in the same way, as
+a further question. delta-PIDM uses the future if, averaged over its 30 agents, another future changes its actions by at
+least 20% of the actions' variance. The control is the same agents shown the present in place of the future
+(delta-pidm-blind). To save time, control and play have the middle number of demonstrations only, unless `--play-sizes`
+says otherwise of play.
 
 Demonstrations are embedded once, before the sweep, into a cache that all processes read. A stopped run goes on where it
 was.
