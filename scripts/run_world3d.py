@@ -5,13 +5,13 @@
     python scripts/run_world3d.py --draw              only the figures of both experiments, from recorded scores
     python scripts/run_world3d.py --levels tour-3d --sizes 5 --seeds 1 --first-seed 0 --work runs/try --out runs/try/out
 
-The demonstrator is the varied walker, another person in each episode. BC, delta-PIDM (which follows a demonstration, six
+The demonstrator is the varied walker, another person in each episode. BC, delta-PIDM (which follows a demonstration six
 steps ahead) and delta-PIDM with play learn from the same vectors of `frames="efficientnet"`, with the same small
 networks, 1,500 steps each. The seeds of demonstrations, draws and trainings were not used before, and those of
 rollouts, which are the same in all sweeps, not for choosing settings here (docs/results/world3d/README.md says what was
 tried).
 
-The test, fixed before the run: for each level, number of demonstrations and seed, the mean fraction of milestones passed
+The test, fixed before the run: for each level, number of demonstrations and seed, the mean share of milestones passed
 by delta-PIDM minus that by BC, on the same demonstrations and rollout seeds; Wilcoxon's signed-rank test, two-sided,
 over all of these 30 pairs (test.csv has the paired t-test over the five seeds, as pairs of a seed are not independent).
 delta-PIDM is ahead if the mean difference is positive and p < 0.05. delta-PIDM with play is tested in the same way, as
