@@ -1,7 +1,7 @@
 """Stable-Baselines3: `evaluate_policy` takes our agents, and PPO starts from the weights of a BC agent.
 
-Rewards are too sparse to learn from scratch. A small BC agent, trained briefly, reaches half of the goals; PPO begins with
-the same network and improves it.
+Rewards are too sparse to learn from scratch. A small BC agent, trained briefly, reaches half of the goals; PPO begins
+with the same network and improves it.
 
 Run it:  python examples/06_sb3_warm_start.py [--fast]
 """
