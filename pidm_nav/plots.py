@@ -53,18 +53,8 @@ AGENT_STYLES = {  # of agents, and of the variants of them that sweeps know by n
     "delta-pidm-states": AgentStyle("delta-PIDM, random play, states alone", "#12b5cb", "^"),
     "retrieval-bc": AgentStyle("Retrieval BC", "#0b8a5f"),
 }
-SPARE_COLORS = (
-    "#8540c9",
-    "#b3860b",
-    "#2b8a3e",
-    "#e64980",
-    "#495057",
-    "#0ca678",
-    "#a61e4d",
-    "#7048e8",
-    "#868e96",
-    "#5c940d",
-)
+SPARE_COLORS: tuple[str, ...] = ("#8540c9", "#b3860b", "#2b8a3e", "#e64980", "#495057")
+SPARE_COLORS += ("#0ca678", "#a61e4d", "#7048e8", "#868e96", "#5c940d")
 SPARE_MARKERS = ("s", "^", "D", "v")  # by turns, when the colors begin anew
 DEMONSTRATOR_TITLES = {"human": "human", "human-like": "human-like", "astar": "A*"}
 DEMONSTRATOR_COLORS = {"human": "#0c8599", "human-like": "#9467bd", "astar": "#7f5f1a"}  # no agent has one of these

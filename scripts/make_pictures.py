@@ -98,17 +98,14 @@ def draw_idea(images: Path, start: int = 196, off: float = 30.0, steps: int = 6)
     here, ahead = demos[0].observations[start : start + 2, POSITION]
     across = np.array([here[1] - ahead[1], ahead[0] - here[0]]) / np.linalg.norm(ahead - here)
     figure, axes = panels(2, width=3.3, height=2.8)
-    for ax, name, title in zip(
-        axes, ("bc", "pidm"), ("BC: action from state", "PIDM: future, then action"), strict=True
-    ):
+    titles = {"bc": "BC: action from state", "pidm": "PIDM: future, then action"}
+    for ax, (name, title) in zip(axes, titles.items(), strict=True):
         draw_room(ax, demo_layout(demos))
         for episode in demos:
             path = episode.observations[episode.observations[:, LAST_FLAG] == 1, POSITION]
             ax.plot(*path.T, ".-", color=DEMONSTRATOR_COLORS["human-like"], alpha=0.6, linewidth=1.2)
-        agent, state = train(name, demos, progress=False), demos[0].observations[start].copy()
-        state[POSITION] += off * across
-        env = PAPER_TASKS["maze"].make(noise_std=0)
-        state, _ = env.reset(options={"state": state})
+        agent, env = train(name, demos, progress=False), PAPER_TASKS["maze"].make(noise_std=0)
+        state, _ = env.reset(options={"state": [*(here + off * across), *demos[0].observations[start, 2:]]})
         places = [state[POSITION]]
         if name == "pidm":
             future = agent.predictor.predict(state[None])[0][0, POSITION]

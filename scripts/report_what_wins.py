@@ -59,15 +59,9 @@ def flatten(jobs: Path) -> Rows:
         for each in whole
         for agent, scores in each["agents"].items()
     ]
-    order = list(PAPER_TASKS)
-    return sorted(
-        rows,
-        key=lambda row: (
-            "PFC".index(row["part"]),
-            *(row[k] for k in ("demonstrator", "demos", "seed")),
-            order.index(row["task"]),
-        ),
-    )
+    tasks = list(PAPER_TASKS)
+    rows.sort(key=lambda row: (*(row[key] for key in ("demonstrator", "demos", "seed")), tasks.index(row["task"])))
+    return sorted(rows, key=lambda row: "PFC".index(row["part"]))
 
 
 def choose(rows: Rows, **wanted: Any) -> Rows:
@@ -99,21 +93,9 @@ def hypotheses(rows: Rows) -> Rows:
                 found, seeds = differences(own, first, second)
                 mean = estimate_mean(found, seeds)
                 p = mean.p if name == "lead" else below_p(found, MARGIN, seeds)
-                table.append(
-                    {
-                        "part": part,
-                        "demonstrator": demonstrator,
-                        "demos": demos,
-                        "task": task,
-                        "test": name,
-                        "of": f"{first} - {second}",
-                        "difference": mean.value,
-                        "low": mean.low,
-                        "high": mean.high,
-                        "p": p,
-                        "seeds": mean.units,
-                    }
-                )
+                row = {"part": part, "demonstrator": demonstrator, "demos": demos, "task": task, "test": name}
+                row |= {"of": f"{first} - {second}", "difference": mean.value, "low": mean.low, "high": mean.high}
+                table.append({**row, "p": p, "seeds": mean.units})
     for part in "PFC":
         secondary = [row for row in table if row["part"] == part and (part != "P" or row["task"] != "all")]
         for row, p in zip(secondary, holm([row["p"] for row in secondary]), strict=True):
@@ -141,18 +123,8 @@ def ranks(rows: Rows) -> Rows:
         gain = np.subtract(found["restoring"], found["error"])
         for name, correlations in (*found.items(), ("restoring - error", gain)):
             mean = estimate_mean(correlations, units)
-            table.append(
-                {
-                    "agents": title,
-                    "number": len(chosen),
-                    "correlation of goals with": name,
-                    "mean": mean.value,
-                    "low": mean.low,
-                    "high": mean.high,
-                    "p": mean.p,
-                    "seeds": mean.units,
-                }
-            )
+            row = {"agents": title, "number": len(chosen), "correlation of goals with": name, "mean": mean.value}
+            table.append({**row, "low": mean.low, "high": mean.high, "p": mean.p, "seeds": mean.units})
     return table
 
 
@@ -165,19 +137,10 @@ def means(rows: Rows) -> Rows:
     for (part, demonstrator, demos, agent), own in groups.items():
         seeds = [row["seed"] for row in own]
         goals = estimate_mean([row["goals"] for row in own], seeds, (0, 1))
-        line = {
-            "part": part,
-            "demonstrator": demonstrator,
-            "demos": demos,
-            "agent": agent,
-            "seeds": goals.units,
-            "goals": goals.value,
-            "low": goals.low,
-            "high": goals.high,
-        }
-        line |= {
-            task: estimate_mean([row["goals"] for row in own if row["task"] == task]).value for task in PAPER_TASKS
-        }
+        line = {"part": part, "demonstrator": demonstrator, "demos": demos, "agent": agent, "seeds": goals.units}
+        line |= {"goals": goals.value, "low": goals.low, "high": goals.high}
+        for task in PAPER_TASKS:
+            line[task] = estimate_mean([row["goals"] for row in own if row["task"] == task]).value
         line |= {name: estimate_mean([row[name] for row in own], seeds).value for name in METRICS[1:]}
         table.append(line)
     return table

@@ -3,7 +3,6 @@
     pip install "pidm-nav[3d,vision]"
     python scripts/run_world3d.py                     everything that is not there yet
     python scripts/run_world3d.py --draw              only the figures of both experiments, from recorded scores
-    python scripts/run_world3d.py --levels tour-3d --sizes 5 --seeds 1 --first-seed 0 --work runs/try --out runs/try/out
 
 The demonstrator is the varied walker, another person in each episode. BC, delta-PIDM (which follows a demonstration six
 steps ahead) and delta-PIDM with play learn from the same vectors of `frames="efficientnet"`, with the same small

@@ -130,10 +130,8 @@ def report(work: Path, out: Path) -> None:
     panels: dict[str, list[Gain]] = {}
     for row in csv.DictReader((out / "gains.csv").read_text(encoding="utf-8").splitlines()):
         title, color, _ = agent_style(row["agent"])
-        name = "all tasks" if row["task"] == "all" else short(row["task"])
-        gain = Gain(
-            name, color if row["task"] == "all" else f"{color}90", *(float(row[end]) for end in ("gain", "low", "high"))
-        )
+        name, color = ("all tasks", color) if row["task"] == "all" else (short(row["task"]), f"{color}90")
+        gain = Gain(name, color, *(float(row[end]) for end in ("gain", "low", "high")))
         panels.setdefault(title, []).append(gain)
     save_figure(plot_gains(panels, "success rate, minus BC"), out / "worlds.png")
     say(f"{len(done)} jobs are done; wrote results.csv, gains.csv and worlds.png to {out}")

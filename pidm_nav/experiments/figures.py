@@ -147,9 +147,8 @@ def plot_gains(panels: Mapping[str, Sequence[Gain]], label: str) -> Figure:
     figure, axes = plots.panels(len(panels), width=3.3, height=0.24 * len(order) + 0.75)
     ends = [end for gains in panels.values() for gain in gains for end in (gain.low, gain.high)]
     for index, (ax, (title, gains)) in enumerate(zip(axes, panels.items(), strict=True)):
-        for gain in gains:
-            ax.plot([gain.low, gain.high], [order.index(gain.name)] * 2, color=gain.color, linewidth=2)
-            ax.plot(gain.value, order.index(gain.name), "o", color=gain.color, markersize=5)
+        for name, color, value, low, high in gains:
+            ax.plot([low, value, high], [order.index(name)] * 3, "-o", color=color, linewidth=2, markevery=[1])
         plots.tidy(ax)
         ax.axvline(0, color="0.3", linewidth=1)
         ax.set_yticks(range(len(order)), order if index % 2 == 0 else [])
@@ -161,13 +160,7 @@ def plot_gains(panels: Mapping[str, Sequence[Gain]], label: str) -> Figure:
 
 
 def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
-    """Draw a panel as an SVG element for the page, in the page's own colors and font.
-
-    Args:
-        task: what the panel is about.
-        lines: what to draw.
-        name: a prefix for the ids in the element, which must be unique on the page.
-    """
+    """Draw a panel as an SVG element for the page, in the page's colors and font; `name` is a prefix for its ids."""
     import matplotlib
     from matplotlib.figure import Figure
 
