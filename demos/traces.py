@@ -31,7 +31,7 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
         if dataset.task not in TASKS:
             raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a navigation task")
         groups.setdefault(demo_layout(dataset), {})[label] = dataset
-    figure, axes = panels(len(groups), width=4.2, height=4.75, columns=4)
+    figure, axes = panels(len(groups), width=4.2, height=4.75)
     for ax, (layout, members) in zip(axes, groups.items(), strict=True):
         draw_room(ax, layout)
         entries = {}

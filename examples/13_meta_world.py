@@ -1,4 +1,4 @@
-"""Robot arms of Meta-World: its scripted experts demonstrate a task, and BC and PIDM learn it.
+"""Robot arms of Meta-World: its scripted experts demonstrate a task, and BC and delta-PIDM learn it.
 
 Meta-World's own ids ignore the seed of `reset`, so this registers each task under an id that obeys it: object and
 goal are somewhere else in every episode, observations show both, and an episode ends with success or after 200 steps.

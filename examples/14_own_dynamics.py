@@ -1,4 +1,4 @@
-"""Dynamics of your own in ten lines: wind, momentum and a slippery floor, for one environment and for thousands.
+"""My own dynamics in ten lines: wind, momentum and a slippery floor, for one environment and for thousands.
 
 A class with the method `change_velocity` is mixed with `NavEnv` and `NavVectorEnv`. Positions and velocities are arrays
 (2,) in the one and (N, 2) in the other, so the same line of NumPy does for both. `change_reward`, `observe` and

@@ -51,26 +51,13 @@ AGENT_STYLES = {  # of agents, and of the variants of them that sweeps know by n
     "delta-pidm": AgentStyle("delta-PIDM", "#0b3d7a", "D"),
     "delta-pidm-play": AgentStyle("delta-PIDM, random play", "#74b0ee", "D"),
     "delta-pidm-states": AgentStyle("delta-PIDM, random play, states alone", "#12b5cb", "^"),
-    "pidm-play": AgentStyle("delta-PIDM, random play", "#74b0ee", "D"),  # in results recorded with earlier names
-    "pidm-states": AgentStyle("delta-PIDM, random play, states alone", "#12b5cb", "^"),
     "retrieval-bc": AgentStyle("Retrieval BC", "#0b8a5f"),
 }
-SPARE_COLORS = (
-    "#8540c9",
-    "#b3860b",
-    "#2b8a3e",
-    "#e64980",
-    "#495057",
-    "#0ca678",
-    "#a61e4d",
-    "#7048e8",
-    "#868e96",
-    "#5c940d",
-)
+SPARE_COLORS: tuple[str, ...] = ("#8540c9", "#b3860b", "#2b8a3e", "#e64980", "#495057")
+SPARE_COLORS += ("#0ca678", "#a61e4d", "#7048e8", "#868e96", "#5c940d")
 SPARE_MARKERS = ("s", "^", "D", "v")  # by turns, when the colors begin anew
 DEMONSTRATOR_TITLES = {"human": "human", "human-like": "human-like", "astar": "A*"}
-# Blue and orange are the paper's colors for people and for the planner.
-DEMONSTRATOR_COLORS = {"human": "#1f77b4", "human-like": "#9467bd", "astar": "#ff7f0e"}
+DEMONSTRATOR_COLORS = {"human": "#0c8599", "human-like": "#9467bd", "astar": "#7f5f1a"}  # no agent has one of these
 OUTCOME_COLORS = {"complete": "#0b8a5f", "not complete": "#b3261e"}
 OTHER_DEMONSTRATOR_COLORS = ("#2ca02c", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f")
 
@@ -163,7 +150,7 @@ def panels(count: int, width: float = 4.6, height: float = 4.6, columns: int = 2
 def task_panels(items: Sequence[Any]) -> tuple[Figure, list[tuple[Axes, list[Any]]]]:
     """Make one titled panel for each `task` that the items have, and return each with the items of its task."""
     tasks = list(dict.fromkeys(item.task for item in items))
-    figure, axes = panels(len(tasks), height=3.2)
+    figure, axes = panels(len(tasks), width=3.4, height=2.6)
     for ax, task in zip(axes, tasks, strict=True):
         ax.set_title(task_title(task), fontsize=12)
     return figure, [(ax, [item for item in items if item.task == task]) for ax, task in zip(axes, tasks, strict=True)]

@@ -4,10 +4,10 @@
     python scripts/make_pictures.py --quickstart quickstart    takes the GIF and the curve from a former one
 
 docs/images/
-  bc-and-pidm.gif, curve.png, traces-maze.png    of `pidm-nav quickstart`
+  bc-and-pidm.gif, curve.png          of `pidm-nav quickstart`
   four-room.png, ...                  a picture for each task
   traces.png                          the demonstrations that come with the package
-  idea.png                            BC and PIDM at one place where demonstrators differ
+  idea.png                            the steps of BC and PIDM from one place beside the demonstrations
   pull.png                            what BC, PIDM and PIDM without pull do beside a demonstrated path
   tour-3d.png, four-room-3d.png       the 3D world, some way into an episode
   recorder.png                        what `pidm-nav record` shows
@@ -19,11 +19,12 @@ import argparse
 import shutil
 import tempfile
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import imageio.v2 as imageio
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from pidm_nav.agents.train import train
@@ -41,22 +42,21 @@ from pidm_nav.experiments.quickstart import without_pull
 from pidm_nav.plots import DEMONSTRATOR_COLORS, agent_color, agent_title, draw_room, panels, save_figure
 from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import PAPER_TASKS
+from pidm_nav.world2d.physics import Physics
 from pidm_nav.world2d.state import POSITION
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TASK_SIZE = 400  # px; shown at half of it, so that it is sharp on fine screens
 FIRST_FLAG = 4  # column of a state that says whether the first goal is reached
+LAST_FLAG = -4  # the same for the last goal but one
+LABEL: Any = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": 10, "zorder": 10}
 MOST_BYTES = 2_000_000  # of the GIF, or the README loads slowly
 
 
 def take_quickstart(folder: Path, images: Path) -> None:
-    """The GIF, the curve and the traces as the quickstart made them."""
-    for name, target in (
-        ("bc-and-pidm.gif", "bc-and-pidm.gif"),
-        ("figures/agents-human-like.png", "curve.png"),
-        ("traces.png", "traces-maze.png"),
-    ):
-        shutil.copyfile(folder / name, images / target)
+    """The GIF and the curve as the quickstart made them."""
+    shutil.copyfile(folder / "bc-and-pidm.gif", images / "bc-and-pidm.gif")
+    shutil.copyfile(folder / "figures" / "agents-human-like.png", images / "curve.png")
     size = (images / "bc-and-pidm.gif").stat().st_size
     if size > MOST_BYTES:
         raise ValueError(f"bc-and-pidm.gif has {size:,} bytes: the README wants at most {MOST_BYTES:,}")
@@ -82,6 +82,7 @@ def draw_traces(images: Path) -> None:
     kinds = {"human-like": "human-like", "astar": "A*"}
     datasets = {f"{task}/{kind}": load_demos(f"{task}/{kind}") for task in PAPER_TASKS for kind in kinds}
     figure = plot_traces(datasets)
+    figure.set_size_inches(6.8, 7.8)
     for ax in figure.axes:
         legend = ax.get_legend()
         for text, label in zip(legend.get_texts(), kinds.values(), strict=True):
@@ -91,38 +92,40 @@ def draw_traces(images: Path) -> None:
     picture.quantize(256, method=Image.Quantize.MAXCOVERAGE).save(images / "traces.png", optimize=True)
 
 
-def draw_idea(images: Path, reach: float = 14.0, view: float = 62.0) -> None:
-    """The place of Four room where demonstrators differ most: what they did, what BC and PIDM make of it."""
-    demos = load_demos("four-room/human-like")
-    states = np.concatenate([episode.observations[:-1] for episode in demos])
-    nexts = np.concatenate([episode.observations[1:] for episode in demos])
-    actions = np.concatenate([episode.actions for episode in demos])
-    flags = states[:, PAPER_TASKS["four-room"].goal_flags(states.shape[1])]
-
-    def near(index: int) -> NDArray[np.bool_]:
-        close = np.abs(states[:, POSITION] - states[index, POSITION]).max(1) < reach
-        return close & (flags == flags[index]).all(1)
-
-    center = max(range(0, len(states), 7), key=lambda index: actions[near(index)].var(0).sum())
-    here, chosen = states[center, POSITION], near(center)
-    mean = actions[chosen].mean(0)
-    figure, axes = panels(3, width=3.3, height=3.7, columns=3)
-    titles = ("What demonstrators did here", "BC: the mean of it", "PIDM: where one of them went")
-    for ax, title in zip(axes, titles, strict=True):
+def draw_idea(images: Path, start: int = 196, off: float = 30.0, steps: int = 6) -> None:
+    """What BC and PIDM do beside a demonstrated path of Maze, after three demonstrations, without noise."""
+    demos = load_demos("maze/human-like").sample(3, seed=0)
+    here, ahead = demos[0].observations[start : start + 2, POSITION]
+    across = np.array([here[1] - ahead[1], ahead[0] - here[0]]) / np.linalg.norm(ahead - here)
+    figure, axes = panels(2, width=3.3, height=2.8)
+    titles = {"bc": "BC: action from state", "pidm": "PIDM: future, then action"}
+    for ax, (name, title) in zip(axes, titles.items(), strict=True):
         draw_room(ax, demo_layout(demos))
-        ax.set(xlim=(here[0] - view, here[0] + view), ylim=(here[1] + view, here[1] - view))
-        ax.set_title(title, fontsize=12)
-        faint = {"alpha": 0.85 if ax is axes[0] else 0.18, "width": 0.006, "color": DEMONSTRATOR_COLORS["human-like"]}
-        ax.quiver(*states[chosen, POSITION].T, *actions[chosen].T, angles="xy", scale=6, zorder=5, **faint)
-    strong = {"angles": "xy", "scale": 6, "width": 0.02, "zorder": 7}
-    axes[1].quiver(*here, *mean, color=agent_color("bc"), **strong)
-    axes[2].quiver(*here, *actions[center], color=agent_color("pidm"), **strong)
-    axes[2].plot(*nexts[center, POSITION], "o", color=agent_color("pidm"), markersize=9, zorder=8)
-    for ax in axes:
-        ax.plot(*here, "o", color="#0e0e11", markersize=6, zorder=9)
+        for episode in demos:
+            path = episode.observations[episode.observations[:, LAST_FLAG] == 1, POSITION]
+            ax.plot(*path.T, ".-", color=DEMONSTRATOR_COLORS["human-like"], alpha=0.6, linewidth=1.2)
+        agent, env = train(name, demos, progress=False), PAPER_TASKS["maze"].make(noise_std=0)
+        state, _ = env.reset(options={"state": [*(here + off * across), *demos[0].observations[start, 2:]]})
+        places = [state[POSITION]]
+        if name == "pidm":
+            future = agent.predictor.predict(state[None])[0][0, POSITION]
+            ax.plot(*zip(places[0], future, strict=True), "--", color="0.3", linewidth=1)
+            ax.plot(*future, "*", color=agent_color(name), markersize=13, zorder=9)
+            ax.annotate("predicted future", future, (0, 34), **LABEL, color=agent_color(name))
+        for _ in range(steps):
+            state = env.step(agent.predict(state)[0])[0]
+            places.append(state[POSITION])
+        arrow = {"arrowstyle": "-|>", "linewidth": 2, "color": agent_color(name), "shrinkA": 0, "shrinkB": 0}
+        for place, following in pairwise(places):
+            ax.annotate("", following, place, arrowprops=arrow, zorder=8)
+        ax.plot(*places[0], "o", color="#0e0e11", markersize=8, zorder=9)
+        ax.annotate("agent", places[0], (0, -15), **LABEL)
+        beside = (30, 12) if name == "bc" else (10, -17)
+        ax.annotate(f"{agent_title(name)}'s steps", places[3], beside, **LABEL, color=agent_color(name))
+        ax.set_title(title, fontsize=11)
+        ax.set(xlim=(here[0] - 40, here[0] + 190), ylim=(here[1] + 100, here[1] - 75))
+    axes[0].annotate("demonstrations", here, (40, 52), **LABEL, color=DEMONSTRATOR_COLORS["human-like"])
     save_figure(figure, images / "idea.png")
-    spread = np.linalg.norm(actions[chosen], axis=1).mean()
-    print(f"idea.png: {chosen.sum()} states, mean length {spread:.2f}, length of the mean {np.linalg.norm(mean):.2f}")
 
 
 def draw_pull(images: Path) -> None:
@@ -132,17 +135,18 @@ def draw_pull(images: Path) -> None:
     along = np.diff(paths[0][:, POSITION], axis=0)
     across = np.stack([-along[:, 1], along[:, 0]], axis=1) / np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1)
     places = np.concatenate([paths[0][:-1:2, POSITION] + far * across[::2] for far in (-36, -18, 0, 18, 36)])
+    places = places[~Physics(demo_layout(demos)).collides(places)]
     states = np.repeat(paths[0][:1], len(places), axis=0)
     states[:, POSITION] = places
     pidm = train("pidm", demos, progress=False)
     actions = {"bc": train("bc", demos, progress=False).predict(states)[0], "pidm": pidm.predict(states)[0]}
     without_pull(pidm)
     actions["pidm-no-pull"] = pidm.predict(states)[0]
-    figure, axes = panels(3, width=3.2, height=4.2, columns=3)
+    figure, axes = panels(3, width=2.2, height=3.2, columns=3)
     for ax, (name, vectors) in zip(axes, actions.items(), strict=True):
         draw_room(ax, demo_layout(demos))
         for path in paths:
-            ax.plot(*path[:, POSITION].T, color="#868e96", linewidth=2)
+            ax.plot(*path[:, POSITION].T, color=DEMONSTRATOR_COLORS["human-like"], linewidth=2)
         arrows = {"angles": "xy", "scale_units": "xy", "scale": 1 / 18, "width": 0.007, "zorder": 10}
         ax.quiver(*places.T, *vectors.T, color=agent_color(name), **arrows)
         ax.set_xlim(places[:, 0].min() - 30, places[:, 0].max() + 30)

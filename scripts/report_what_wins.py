@@ -28,10 +28,10 @@ METRICS = ("goals", "pushed", "success", "error", "true_error", "restoring")
 KEYS = ("part", "demonstrator", "task", "demos", "seed")
 BC, BC_PULL, PIDM, NO_PULL = "bc", "bc+pull/1", "state/nearest/1", "state/nearest/0"
 BARS = {
-    BC: ("BC", "#d9480f", ""),
-    PIDM: ("PIDM", "#1c6dd0", ""),
-    NO_PULL: ("PIDM without pull", "#a9cbf2", "//"),
+    BC: ("BC", plots.agent_color("bc"), ""),
+    NO_PULL: ("PIDM without pull", plots.agent_color("pidm-no-pull"), "//"),
     BC_PULL: ("BC with pull", "#f7b267", "//"),
+    PIDM: ("PIDM", plots.agent_color("pidm"), ""),
 }
 PULLS = (0, 0.25, 0.5, 1, 2)
 INTERVENED = ("/0", "/0.25", "/0.5", "/2")
@@ -59,15 +59,9 @@ def flatten(jobs: Path) -> Rows:
         for each in whole
         for agent, scores in each["agents"].items()
     ]
-    order = list(PAPER_TASKS)
-    return sorted(
-        rows,
-        key=lambda row: (
-            "PFC".index(row["part"]),
-            *(row[k] for k in ("demonstrator", "demos", "seed")),
-            order.index(row["task"]),
-        ),
-    )
+    tasks = list(PAPER_TASKS)
+    rows.sort(key=lambda row: (*(row[key] for key in ("demonstrator", "demos", "seed")), tasks.index(row["task"])))
+    return sorted(rows, key=lambda row: "PFC".index(row["part"]))
 
 
 def choose(rows: Rows, **wanted: Any) -> Rows:
@@ -99,21 +93,9 @@ def hypotheses(rows: Rows) -> Rows:
                 found, seeds = differences(own, first, second)
                 mean = estimate_mean(found, seeds)
                 p = mean.p if name == "lead" else below_p(found, MARGIN, seeds)
-                table.append(
-                    {
-                        "part": part,
-                        "demonstrator": demonstrator,
-                        "demos": demos,
-                        "task": task,
-                        "test": name,
-                        "of": f"{first} - {second}",
-                        "difference": mean.value,
-                        "low": mean.low,
-                        "high": mean.high,
-                        "p": p,
-                        "seeds": mean.units,
-                    }
-                )
+                row = {"part": part, "demonstrator": demonstrator, "demos": demos, "task": task, "test": name}
+                row |= {"of": f"{first} - {second}", "difference": mean.value, "low": mean.low, "high": mean.high}
+                table.append({**row, "p": p, "seeds": mean.units})
     for part in "PFC":
         secondary = [row for row in table if row["part"] == part and (part != "P" or row["task"] != "all")]
         for row, p in zip(secondary, holm([row["p"] for row in secondary]), strict=True):
@@ -141,18 +123,8 @@ def ranks(rows: Rows) -> Rows:
         gain = np.subtract(found["restoring"], found["error"])
         for name, correlations in (*found.items(), ("restoring - error", gain)):
             mean = estimate_mean(correlations, units)
-            table.append(
-                {
-                    "agents": title,
-                    "number": len(chosen),
-                    "correlation of goals with": name,
-                    "mean": mean.value,
-                    "low": mean.low,
-                    "high": mean.high,
-                    "p": mean.p,
-                    "seeds": mean.units,
-                }
-            )
+            row = {"agents": title, "number": len(chosen), "correlation of goals with": name, "mean": mean.value}
+            table.append({**row, "low": mean.low, "high": mean.high, "p": mean.p, "seeds": mean.units})
     return table
 
 
@@ -165,105 +137,79 @@ def means(rows: Rows) -> Rows:
     for (part, demonstrator, demos, agent), own in groups.items():
         seeds = [row["seed"] for row in own]
         goals = estimate_mean([row["goals"] for row in own], seeds, (0, 1))
-        line = {
-            "part": part,
-            "demonstrator": demonstrator,
-            "demos": demos,
-            "agent": agent,
-            "seeds": goals.units,
-            "goals": goals.value,
-            "low": goals.low,
-            "high": goals.high,
-        }
-        line |= {
-            task: estimate_mean([row["goals"] for row in own if row["task"] == task]).value for task in PAPER_TASKS
-        }
+        line = {"part": part, "demonstrator": demonstrator, "demos": demos, "agent": agent, "seeds": goals.units}
+        line |= {"goals": goals.value, "low": goals.low, "high": goals.high}
+        for task in PAPER_TASKS:
+            line[task] = estimate_mean([row["goals"] for row in own if row["task"] == task]).value
         line |= {name: estimate_mean([row[name] for row in own], seeds).value for name in METRICS[1:]}
         table.append(line)
     return table
 
 
 def draw_bars(rows: Rows) -> Any:
-    """Draw the four agents of the intervention on each task, with the paper's networks and five demonstrations."""
+    """Draw the four agents of the intervention on each task: the two without pull first, then the two with it."""
     cell = choose(rows, part="P")
-    figure, (ax,) = plots.panels(1, 8.4, 3.4)
-    for place, (agent, (label, color, hatch)) in enumerate(BARS.items()):
-        for index, task in enumerate(PAPER_TASKS):
-            mean = estimate_mean(list(values(choose(cell, task=task), agent).values()), bounds=(0, 1))
-            ax.bar(
-                index + (place - 1.5) * 0.2,
-                mean.value,
-                0.18,
-                color=color,
-                hatch=hatch,
-                edgecolor="white",
-                label=label if index == 0 else None,
-            )
-            ax.errorbar(
-                index + (place - 1.5) * 0.2,
-                mean.value,
-                [[mean.value - mean.low], [mean.high - mean.value]],
-                color="#333333",
-                linewidth=1,
-            )
-    ax.set_xticks(range(4), [plots.task_title(task) for task in PAPER_TASKS])
-    ax.set(ylabel="goals reached", ylim=(0, 1.08))
-    ax.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.17), frameon=False, fontsize=9)
+    figure, (ax,) = plots.panels(1, 6.6, 3.4)
+    for offset, (agent, (label, color, hatch)) in zip((-0.31, -0.12, 0.12, 0.31), BARS.items(), strict=True):
+        found = [list(values(choose(cell, task=task), agent).values()) for task in PAPER_TASKS]
+        bars = [estimate_mean(each, bounds=(0, 1)) for each in found]
+        places, heights = np.arange(len(bars)) + offset, [each.value for each in bars]
+        ax.bar(places, heights, 0.18, color=color, hatch=hatch, edgecolor="white", label=label)
+        ax.vlines(places, [each.low for each in bars], [each.high for each in bars], color="0.2", linewidth=1)
+    ax.set_xticks(range(len(PAPER_TASKS)), [plots.task_title(task) for task in PAPER_TASKS])
+    ax.set(ylabel="goals reached", ylim=(0, 1.02))
     plots.tidy(ax)
+    ax.grid(visible=False, axis="x")
+    figure.legend(ncols=2, loc="outside upper center", frameon=False)
     return figure
 
 
 def draw_dose(rows: Rows) -> Any:
-    """Draw goals against the strength of the pull, for each agent that has one."""
-    series = {
-        "BC (small networks)": ("F", "bc+pull", "#d9480f", "-"),
-        "delta-PIDM": ("F", "delta/nearest", "#0b3d7a", "-"),
-        "PIDM (small networks)": ("F", "state/nearest", "#1c6dd0", "-"),
-        "BC (paper's networks)": ("P", "bc+pull", "#d9480f", "--"),
-        "PIDM (paper's networks)": ("P", "state/nearest", "#1c6dd0", "--"),
-    }
-    figure, (ax,) = plots.panels(1, 6.0, 3.6)
-    for label, (part, agent, color, style) in series.items():
+    """Draw goals against the strength of the pull, with the paper's networks and with small ones."""
+    titles = {"P": "the paper's networks", "F": "small networks"}
+    agents = {"BC": ("bc+pull", "bc"), "PIDM": ("state/nearest", "pidm"), "delta-PIDM": ("delta/nearest", "delta-pidm")}
+    figure, axes = plots.panels(2, 3.3, 3.1)
+    for ax, (part, title) in zip(axes, titles.items(), strict=True):
         cell = choose(rows, part=part, demonstrator="human", demos=5)
-        names = [BC if agent == "bc+pull" and pull == 0 else f"{agent}/{pull:g}" for pull in PULLS]
-        found = [values(cell, name) for name in names]
-        curve = [estimate_mean(list(each.values()), [seed for seed, _ in each], (0, 1)) for each in found]
-        ax.plot(PULLS, [each.value for each in curve], style, color=color, marker="o", markersize=4, label=label)
-        ax.fill_between(
-            PULLS, [each.low for each in curve], [each.high for each in curve], color=color, alpha=0.12, linewidth=0
-        )
-    ax.set(xlabel="strength of the pull", ylabel="goals reached, mean of four tasks", ylim=(0.7, 1.01))
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    plots.tidy(ax)
+        for label, (agent, style) in agents.items() if part == "F" else list(agents.items())[:2]:
+            names = [BC if agent == "bc+pull" and pull == 0 else f"{agent}/{pull:g}" for pull in PULLS]
+            found = [values(cell, name) for name in names]
+            curve = [estimate_mean(list(each.values()), [seed for seed, _ in each], (0, 1)) for each in found]
+            color, marker = plots.agent_style(style)[1:]
+            ax.plot(PULLS, [each.value for each in curve], color=color, marker=marker, markersize=4, label=label)
+            ends = [each.low for each in curve], [each.high for each in curve]
+            ax.fill_between(PULLS, *ends, color=color, alpha=0.15, linewidth=0)
+        ax.set(xlabel="strength of the pull", ylim=(0.7, 1.01), xticks=(0, 0.5, 1, 2))
+        ax.set_title(title, fontsize=10)
+        ax.legend(frameon=False, loc="lower right")
+        plots.tidy(ax)
+    axes[0].set_ylabel("goals reached")
     return figure
 
 
 def draw_ranks(table: Rows) -> Any:
     """Draw each agent's goals against its action error and against its restoring coefficient."""
     chosen = [row for row in table if row["part"] == "F" and row["demos"] == 5 and np.isfinite(row["error"])]
-    figure, axes = plots.panels(2, 4.2, 3.6)
-    for ax, metric, label in zip(
-        axes, ("error", "restoring"), ("action error on held-out demonstrations", "restoring coefficient"), strict=True
-    ):
-        for kind, color, title in (
-            ("bc", "#d9480f", "BC and its variants"),
-            ("", "#1c6dd0", "PIDM and its variants"),
-            ("look", "#868e96", "lookup of actions"),
-        ):
+    kinds = {"bc": ("BC and variants", "bc"), "": ("PIDM and variants", "pidm"), "look": ("lookup", "retrieval-bc")}
+    figure, axes = plots.panels(2, 3.3, 3.3)
+    for ax, metric, label in zip(axes, ("error", "restoring"), ("action error", "restoring coefficient"), strict=True):
+        for kind, (title, style) in kinds.items():
             own = [row for row in chosen if kind_of(row["agent"]) == kind]
-            ax.scatter([row[metric] for row in own], [row["goals"] for row in own], s=22, color=color, label=title)
-        for name, ending, place in (
-            ("denoising predictor", "denoising", (0, -14)),
-            ("BC with history", "bc-history", (4, 6)),
+            at = [row[metric] for row in own], [row["goals"] for row in own]
+            ax.scatter(*at, s=18, color=plots.agent_color(style), label=title if ax is axes[0] else None)
+        for name, ending, offset in (
+            ("denoising", "denoising", (0, -11)),
+            ("BC with history", "bc-history", (-4, -13)),
         ):
             own = [row for row in chosen if row["agent"].endswith(ending)]
-            at = np.mean([row[metric] for row in own]), np.mean([row["goals"] for row in own])
+            at = np.mean([row[metric] for row in own]), min(row["goals"] for row in own)
             ax.annotate(
-                name, at, place, textcoords="offset points", fontsize=8, ha="left" if len(own) == 1 else "center"
+                name, at, offset, textcoords="offset points", fontsize=9, ha="center" if len(own) > 1 else "left"
             )
-        ax.set(xlabel=label, ylabel="goals reached")
+        ax.set(xlabel=label, ylim=(0.45, 1.02))
         plots.tidy(ax)
-    axes[1].legend(frameon=False, fontsize=8, loc="lower right")
+    axes[0].set_ylabel("goals reached")
+    figure.legend(ncols=3, loc="outside lower center", frameon=False, fontsize=9)
     return figure
 
 

@@ -19,14 +19,15 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from pidm_nav.console import say
+from pidm_nav.console import counted, say
 from pidm_nav.experiments.efficiency import efficiency_table
 from pidm_nav.experiments.engines import run_local
-from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
+from pidm_nav.experiments.figures import CurveFigure, Gain, compare_curves, plot_gains, write_figure
 from pidm_nav.experiments.recipes import Recipe
 from pidm_nav.experiments.results import MANIFEST, Cell, Checkpoint, JobResult, make_curves, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import write_rows
+from pidm_nav.plots import agent_style, save_figure
 from pidm_nav.tasks import PAPER_TASKS
 
 ROOT = Path(__file__).parents[1]
@@ -42,11 +43,7 @@ PARTS = {  # by demonstrator: agents and numbers of demonstrations, the quick on
     ),
     "astar": ((("bc", "delta-pidm", "delta-pidm-play", "delta-pidm-states"), (1, 2, 5, 10)),),
 }
-FIGURES = {  # by name: the demonstrator and the agents
-    "human": ("human", ("bc", "delta-pidm", "delta-pidm-play")),
-    "astar": ("astar", ("bc", "delta-pidm", "delta-pidm-play")),
-    "agents": ("human", ("bc", "bc-dagger", "retrieval-bc", "chunking", "diffusion", "delta-pidm")),
-}
+OTHERS = ("bc-dagger", "retrieval-bc", "chunking", "diffusion", "delta-pidm")
 RECIPES = {
     "delta-pidm-nearest": Recipe("delta-pidm", {"predictor": "nearest"}),
     "delta-pidm-play-500": Recipe("delta-pidm", play_steps=500),
@@ -63,6 +60,17 @@ def read_record(path: Path) -> dict[str, dict[Cell, JobResult]]:
         result = JobResult(**asdict(cell), checkpoints=[scores], seconds=float(row["seconds"]))
         record.setdefault(row["demonstrator"], {})[cell] = result
     return record
+
+
+def gains_by_size(done: dict[Cell, JobResult]) -> dict[str, list[Gain]]:
+    """Return what each of `OTHERS` gains on BC over all tasks, by the number of demonstrations."""
+    panels = {}
+    for size in (1, 5, 20, 50):
+        scores = {cell: each.score for cell, each in done.items() if cell.demos == size}
+        rows = [row for row in paired_gains(scores) if row["task"] == "all" and row["agent"] in OTHERS]
+        own = [Gain(*agent_style(row["agent"])[:2], row["gain"], row["low"], row["high"]) for row in rows]
+        panels[counted(size, "demonstration")] = own
+    return panels
 
 
 def main(
@@ -124,10 +132,10 @@ def main(
                     | {"ratio": str(ratio), "low": low, "high": high, "undefined": ratio.undefined}
                 )
     write_rows(out / "efficiency.csv", ratios)
-    for name, (demonstrator, agents) in FIGURES.items():
-        shown = [curve for curve in curves if curve.demos_from == demonstrator and curve.agent in agents]
-        if shown:
-            write_figure(CurveFigure(name, "", compare_curves(shown, shown)), out)
+    for demonstrator in record:
+        shown = [curve for curve in curves if curve.demos_from == demonstrator and curve.agent in ("bc", "delta-pidm")]
+        write_figure(CurveFigure(demonstrator, "", compare_curves(shown, shown)), out)
+    save_figure(plot_gains(gains_by_size(record["human"]), "goals reached, minus BC"), out / "agents.png")
     say(f"{len(rows)} jobs are done; wrote results.csv, gains.csv, efficiency.csv and the figures to {out}")
 
 

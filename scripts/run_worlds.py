@@ -14,11 +14,12 @@ not looked at before. It is one sweep per world, so a stopped run goes on where 
 
 from __future__ import annotations
 
+import csv
 import importlib
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -30,11 +31,11 @@ import tyro
 from pidm_nav.console import say
 from pidm_nav.demos import collect, save_demos
 from pidm_nav.experiments.engines import run_local
-from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
-from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, make_curves, paired_gains, read_results
+from pidm_nav.experiments.figures import Gain, plot_gains
+from pidm_nav.experiments.results import MANIFEST, Cell, JobResult, paired_gains, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import write_rows
-from pidm_nav.plots import task_title
+from pidm_nav.plots import agent_style, save_figure, task_title
 from pidm_nav.rollouts.rollout import Policy
 
 ROOT = Path(__file__).parents[1]
@@ -115,22 +116,24 @@ def short(task: str) -> str:
 
 
 def report(work: Path, out: Path) -> None:
-    """Write what is done of both worlds: every job, the gains on BC and the figure."""
+    """Write every job of both worlds and the gains on BC, if there are jobs, and draw the gains."""
     done: dict[Cell, JobResult] = {}
     for manifest in sorted(work.glob(f"*/{MANIFEST}")):
         done |= read_results(manifest.parent)[0]
-    if not done:
-        raise ValueError(f"'{work}' holds no results: run with --world first")
     rows = [
         {**asdict(cell), "success": result.score, "length": result.checkpoints[-1].length, "seconds": result.seconds}
         for cell, result in sorted(done.items())
     ]
-    scores = {cell: result.score for cell, result in done.items()}
-    write_rows(out / "results.csv", rows)
-    write_rows(out / "gains.csv", paired_gains(scores))
-    curves = [replace(curve, task=short(curve.task)) for curve in make_curves(done, "scripted")]
-    lines = [replace(line, needed=np.nan) for line in compare_curves(curves, curves)]
-    write_figure(CurveFigure("worlds", "", lines, "success rate"), out)
+    if done:
+        write_rows(out / "results.csv", rows)
+        write_rows(out / "gains.csv", paired_gains({cell: result.score for cell, result in done.items()}))
+    panels: dict[str, list[Gain]] = {}
+    for row in csv.DictReader((out / "gains.csv").read_text(encoding="utf-8").splitlines()):
+        title, color, _ = agent_style(row["agent"])
+        name, color = ("all tasks", color) if row["task"] == "all" else (short(row["task"]), f"{color}90")
+        gain = Gain(name, color, *(float(row[end]) for end in ("gain", "low", "high")))
+        panels.setdefault(title, []).append(gain)
+    save_figure(plot_gains(panels, "success rate, minus BC"), out / "worlds.png")
     say(f"{len(done)} jobs are done; wrote results.csv, gains.csv and worlds.png to {out}")
 
 

@@ -5,7 +5,9 @@ import os
 import matplotlib
 import pytest
 
+from pidm_nav.experiments.figures import Gain, plot_gains
 from pidm_nav.plots import (
+    AGENT_STYLES,
     DEMONSTRATOR_COLORS,
     agent_color,
     agent_styles,
@@ -26,6 +28,14 @@ def test_a_demonstrator_has_one_color_whatever_else_is_drawn():
     assert demonstrator_color("someone") == demonstrator_color("someone")
     colors = demonstrator_colors(["A* expert", "astar", "someone", "someone"])
     assert len(set(colors)) == 4 and colors[0] == DEMONSTRATOR_COLORS["astar"]
+    assert not {style.color for style in AGENT_STYLES.values()} & set(DEMONSTRATOR_COLORS.values())
+
+
+def test_gains_go_from_the_largest_of_the_first_panel_down():
+    small, large = Gain("a", "#111111", 0.1, -0.1, 0.3), Gain("b", "#222222", 0.5, 0.4, 0.6)
+    first, second = plot_gains({"one": [small, large], "two": [large, small._replace(high=0.9)]}, "gain").axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["b", "a"] and first.yaxis_inverted()
+    assert first.get_xlim() == second.get_xlim() and first.get_xlim()[1] > 0.9  # so that panels can be compared
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
@@ -57,6 +58,14 @@ def test_other_people_s_worlds() -> None:
     assert len(gains) == 8
     for task, cells in gains.items():
         assert f"| {task} | {' | '.join(cells[agent] for agent in script.AGENTS[1:])} |" in page
+
+
+def test_figures_are_drawn_from_what_is_recorded(tmp_path: Path) -> None:
+    for name in ("worlds", "world3d"):
+        shutil.copytree(RESULTS / name, tmp_path / name, ignore=shutil.ignore_patterns("*.png", "*.mp4", "*.zip"))
+    load_script("run_worlds").report(tmp_path / "nothing", tmp_path / "worlds")
+    load_script("run_world3d").main(draw=True, out=tmp_path / "world3d" / "pretrained")
+    assert {path.stem for path in tmp_path.rglob("*.png")} == {"worlds", "world3d", "scores"}
 
 
 def test_what_makes_pidm_win() -> None:

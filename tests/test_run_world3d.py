@@ -35,5 +35,5 @@ def test_the_script_runs_and_goes_on(script: Any, tmp_path: Path, monkeypatch: p
     for name in ("scores", "test", "future_use"):
         with open(tmp_path / "out" / f"{name}.csv", encoding="utf-8", newline="") as file:
             rows[name] = list(csv.DictReader(file))
-    assert {row["agent"] for row in rows["scores"]} == {*("bc", "pidm", "pidm-play", "pidm-blind")}
+    assert {row["agent"] for row in rows["scores"]} == {"bc", "delta-pidm", "delta-pidm-play", "delta-pidm-blind"}
     assert all(np.isfinite(float(row["future_use"])) for row in rows["future_use"])

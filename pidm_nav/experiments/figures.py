@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from pidm_nav.experiments.results import in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 LEVEL = 0.90
@@ -55,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class CurveFigure:
-    """Panels, one for each task, up to four in a row."""
+    """Panels, one for each task, two in a row so that they can be read on a phone."""
 
     name: str  # the stem of its files
     caption: str
@@ -72,6 +73,16 @@ class CurveFigure:
     def legend(self) -> dict[str, Line]:
         """One line for each label."""
         return {line.label: line for line in self.lines}
+
+
+class Gain(NamedTuple):
+    """A mean difference from BC with its interval."""
+
+    name: str
+    color: str
+    value: float
+    low: float
+    high: float
 
 
 def compare_curves(curves: Sequence[Curve], peers: Sequence[Curve], by_demonstrator: bool = False) -> list[Line]:
@@ -108,9 +119,9 @@ def write_figure(figure: CurveFigure, folder: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         count = len(figure.panels)
-        rows = -(-count // 4)
-        columns = -(-count // rows)
-        size = (5.4, 3.6) if count == 1 else (2.7 * columns + 0.3, 2.7 * rows)
+        columns = min(count, 2)
+        rows = -(-count // columns)
+        size = (4.8, 3.4) if count == 1 else (6.6, 2.4 * rows + 0.3)
         canvas = Figure(figsize=size, layout="constrained", dpi=200)
         axes = canvas.subplots(rows, columns, squeeze=False)
         for ax, (task, lines) in zip(axes.flat, figure.panels.items(), strict=False):
@@ -123,19 +134,33 @@ def write_figure(figure: CurveFigure, folder: Path) -> None:
         for label, line in figure.legend.items():
             look: Any = {"linestyle": line.style, "linewidth": 1.5, "marker": line.marker, "markersize": 3}
             entries += plots.legend_entries({label: line.color}, **look)
-        plots.outside_legend(canvas, entries, columns=6)
+        if any(np.isfinite(line.needed) for line in figure.lines):
+            entries += plots.legend_entries({f"{LEVEL:.0%} of the maximum": "0.4"}, linestyle=":", linewidth=1.5)
+        plots.outside_legend(canvas, entries)
         for kind in ("png", "pdf"):
             plots.save_figure(canvas, folder / f"{figure.name}.{kind}")
 
 
-def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
-    """Draw a panel as an SVG element for the page, in the page's own colors and font.
+def plot_gains(panels: Mapping[str, Sequence[Gain]], label: str) -> Figure:
+    """Draw gains with their intervals, a row per name, from the largest gain of the first panel down."""
+    order = [gain.name for gain in sorted(next(iter(panels.values())), key=lambda gain: -gain.value)]
+    figure, axes = plots.panels(len(panels), width=3.3, height=0.24 * len(order) + 0.75)
+    ends = [end for gains in panels.values() for gain in gains for end in (gain.low, gain.high)]
+    for index, (ax, (title, gains)) in enumerate(zip(axes, panels.items(), strict=True)):
+        for name, color, value, low, high in gains:
+            ax.plot([low, value, high], [order.index(name)] * 3, "-o", color=color, linewidth=2, markevery=[1])
+        plots.tidy(ax)
+        ax.axvline(0, color="0.3", linewidth=1)
+        ax.set_yticks(range(len(order)), order if index % 2 == 0 else [])
+        ax.set(xlim=(min(ends) - 0.02, max(ends) + 0.02), ylim=(len(order) - 0.5, -0.5))
+        ax.set_title(title, fontsize=10)
+        if index >= len(panels) - 2:
+            ax.set_xlabel(label)
+    return figure
 
-    Args:
-        task: what the panel is about.
-        lines: what to draw.
-        name: a prefix for the ids in the element, which must be unique on the page.
-    """
+
+def draw_svg(task: str, lines: Sequence[Line], name: str) -> str:
+    """Draw a panel as an SVG element for the page, in the page's colors and font; `name` is a prefix for its ids."""
     import matplotlib
     from matplotlib.figure import Figure
 
