@@ -1,6 +1,6 @@
 """Run the study of docs/results/plans/world3d.md: BC and PIDM in the 3D world, the paper's way.
 
-Run it:  python scripts/run_world3d.py --work FOLDER [--part A B C D E] [--jobs 1]
+Run it:  python scripts/run_world3d.py --work FOLDER [--part A B C D more E] [--jobs 1]
          python scripts/run_world3d.py --work FOLDER --part flat       how many training steps are enough
 
 FOLDER holds the walkers' episodes as vectors, the agents, and jobs.jsonl. A job is one line of that file, so a stopped
@@ -48,8 +48,10 @@ from pidm_nav.world3d.env import POSE
 from pidm_nav.world3d.levels import load_level
 
 LEVEL = "tour-3d"
-SEEDS, SIZES, MIDDLE = range(800, 805), (5, 10, 15, 20, 30), 15
-ROLLOUTS, ROWS = 30, 10  # rollouts of an agent, and engines at once
+SEEDS, MORE_SEEDS = range(800, 805), range(805, 810)
+SIZES, MIDDLE = (5, 10, 15, 20, 30), 15  # numbers of demonstrations
+MAX_STEPS = 700  # the task's
+ROLLOUTS = 30  # of an agent, all at once, each in its own engine
 HELD_OUT = 5  # reference episodes on which errors and restoring coefficients are measured
 VARIETIES = (0.0, 0.5, 1.0)
 FIRST_DEMO = 100_000  # environment seed of the first demonstration; a training seed has 1,000 of its own
@@ -77,16 +79,19 @@ class Cell(NamedTuple):
 
 def cells(part: str) -> Iterator[Cell]:
     """Yield the jobs of a part in the plan's order: seed by seed."""
+    others = tuple(size for size in SIZES if size != MIDDLE)
     groups = {
-        "A": [(0.0, SIZES)],
-        "B": [(0.0, (MIDDLE,))],
-        "C": [(0.0, (MIDDLE,))],
-        "D": [(variety, (MIDDLE,)) for variety in VARIETIES[1:]],
-        "E": [(0.0, tuple(size for size in SIZES if size != MIDDLE))],
+        "A": (SEEDS, "A", [(0.0, SIZES)]),
+        "B": (SEEDS, "B", [(0.0, (MIDDLE,))]),
+        "C": (SEEDS, "C", [(0.0, (MIDDLE,))]),
+        "D": (SEEDS, "D", [(variety, (MIDDLE,)) for variety in VARIETIES[1:]]),
+        "more": (MORE_SEEDS, "A", [(0.0, SIZES)]),
+        "E": (SEEDS, "B", [(0.0, others)]),
     }
-    for seed in SEEDS:
-        for variety, sizes in groups[part]:
-            yield from (Cell(part, variety, size, seed) for size in sizes)
+    seeds, name, groups_of_seed = groups[part]
+    for seed in seeds:
+        for variety, sizes in groups_of_seed:
+            yield from (Cell(name, variety, size, seed) for size in sizes)
 
 
 # the walkers' episodes
@@ -250,7 +255,8 @@ def points(poses: Array) -> Array:
     """Return poses in steps: positions, direction and pitch each in what a full action changes; no height."""
     forward, _, turn, look = STEP_UNITS
     around = np.degrees(1) / turn
-    return (poses * np.array([1 / forward, 1 / forward, 0, around, around, 1 / look] + [1] * 11)).astype(np.float32)
+    pose = np.array([1 / forward, 1 / forward, 0, around, around, 1 / look])
+    return np.column_stack([poses[:, :POSE] * pose, poses[:, POSE:]]).astype(np.float32)
 
 
 def finder(lookup: Lookup, poses: Sequence[Array], recorded: Recorded) -> Lookup:
@@ -303,7 +309,7 @@ def regressor(states: Array, poses: Array) -> Array:
 def read_pose(weights: Array, states: Array) -> Array:
     """Return the poses (N, 17) that the regression reads from states, with all flags 0."""
     found = np.column_stack([states, np.ones(len(states))]) @ weights
-    return np.column_stack([found, np.zeros((len(states), 11))]).astype(np.float32)
+    return np.column_stack([found, np.zeros((len(states), load_level(LEVEL).num_goals))]).astype(np.float32)
 
 
 # rollouts
@@ -345,23 +351,16 @@ class Eyes:
 
 def roll_out(policy: Policy, vision: Principal, envs: Sequence[Any]) -> dict[str, Any]:
     """Return how a policy does: milestones in order, and each by itself."""
-    memory, infos, steps = None, [], []
-    for first in range(0, ROLLOUTS, len(envs)):
-        seeds = list(TEST[first : min(first + len(envs), ROLLOUTS)])
-        eyes = Eyes(vision, envs[: len(seeds)], seeds)
-        if memory is not None:
-            memory = memory[: len(seeds)]
-        while eyes.running.any():
-            actions, memory = policy(eyes.seen(), memory)
-            eyes.step(actions)
-        infos += eyes.infos
-        steps += eyes.steps.tolist()
-    ordered = [info["goals_reached"] for info in infos]
-    achieved = np.array([info["achieved"] for info in infos])
-    means = {"ordered": np.mean(ordered) / achieved.shape[1], "alone": achieved.mean()}
-    means |= {"success": np.mean(np.array(ordered) == achieved.shape[1])}
-    lists = {"ordered_list": ordered, "alone_list": achieved.sum(axis=1).tolist(), "steps": steps}
-    return rounded(means) | lists
+    eyes, memory = Eyes(vision, envs, TEST[: len(envs)]), None
+    while eyes.running.any():
+        actions, memory = policy(eyes.seen(), memory)
+        eyes.step(actions)
+    ordered = np.array([info["goals_reached"] for info in eyes.infos])
+    achieved = np.array([info["achieved"] for info in eyes.infos])
+    goals = achieved.shape[1]
+    means = {"ordered": ordered.mean() / goals, "alone": achieved.mean(), "success": (ordered == goals).mean()}
+    lists = {"ordered_list": ordered, "alone_list": achieved.sum(axis=1), "steps": eyes.steps}
+    return rounded(means) | {name: each.tolist() for name, each in lists.items()}
 
 
 def rounded(values: dict[str, Any]) -> dict[str, float]:
@@ -370,30 +369,29 @@ def rounded(values: dict[str, Any]) -> dict[str, float]:
 
 
 class Place(NamedTuple):
-    """Where the walker is placed beside an episode."""
+    """A step of an episode beside which the walker is placed."""
 
     episode: int
     step: int
-    aside: Array  # (2,) engine units
+    asides: list[Array]  # (2,) engine units each: to the left and to the right, where there is room
 
 
 def places(recorded: Recorded) -> list[Place]:
-    """Return the places beside episodes: left and right of where the walker walks, where there is room."""
+    """Return where the walker is placed: at some steps of each episode in which it walks."""
     level = load_level(LEVEL)
     free, found = routes_for(level.layout).free, []
     for episode, poses in enumerate(recorded.poses[:HELD_OUT]):
+        ahead = poses[6:, :2] - poses[:-6, :2]
+        walks = np.flatnonzero(np.linalg.norm(ahead, axis=1) > 60)
         for fraction in PLACES:
-            step = int(fraction * len(poses))
-            ahead = poses[6:, :2] - poses[:-6, :2]
-            moving = np.flatnonzero(np.linalg.norm(ahead, axis=1) > 60)
-            step = int(moving[np.abs(moving - step).argmin()])
-            forward = ahead[step] / np.linalg.norm(ahead[step])
-            for side in (1, -1):
-                aside = side * ASIDE * np.array([forward[1], -forward[0]])
-                way = [level.to_layout(*(poses[step, :2] + part * aside)) for part in (0.5, 1.0)]
-                x, y = np.rint(way).astype(np.intp).T
-                if (np.minimum(x, y) >= 0).all() and free[x, y].all():
-                    found.append(Place(episode, step, aside))
+            step = int(walks[np.abs(walks - fraction * len(poses)).argmin()])
+            across = ASIDE * np.array([-ahead[step, 1], ahead[step, 0]]) / np.linalg.norm(ahead[step])
+            place = Place(episode, step, [])
+            for aside in (across, -across):
+                x, y = np.rint([level.to_layout(*(poses[step, :2] + part * aside)) for part in (0.5, 1)]).astype(int).T
+                if free[x, y].all():
+                    place.asides.append(aside)
+            found.append(place)
     return found
 
 
@@ -426,26 +424,28 @@ def restoring(
     along the displacement is what is left of it.
     """
     total, left = 0.0, np.zeros(len(AFTER))
-    for place in places(recorded):
-        episode, step = place.episode, place.step
-        eyes = Eyes(vision, envs[:2], [recorded.seeds[episode]] * 2)
-        for action in recorded.actions[episode][:step]:
-            for row, env in enumerate(envs[:2]):
+    for episode, step, asides in places(recorded):
+        rows = 1 + len(asides)
+        eyes = Eyes(vision, envs[:rows], [recorded.seeds[episode]] * rows)
+        for row, env in enumerate(eyes.envs):
+            for action in recorded.actions[episode][:step]:
                 *_, eyes.infos[row] = env.step(action)
-        reached = np.stack([info["state"] for info in eyes.infos])
-        assert np.allclose(reached, recorded.poses[episode][step], atol=1e-3), "the replay differs"
+        here = eyes.infos[0]["state"]
+        assert np.allclose(here, recorded.poses[episode][step], atol=1e-3), "the replay differs from the episode"
         vectors = vision.scale(torch.tensor(recorded.vectors[episode])).numpy()
-        eyes.recent, eyes.steps[:] = np.repeat(last(vectors, step)[None], 2, axis=0), step
+        eyes.recent, eyes.steps[:] = np.repeat(last(vectors, step)[None], rows, axis=0), step
         memory = memories[episode, step]
-        memory = None if memory is None else np.repeat(memory, 2, axis=0)
-        envs[1].unwrapped.place(*(reached[1, :2] + place.aside))
-        total += float(np.square(place.aside).sum())
+        memory = None if memory is None else np.repeat(memory, rows, axis=0)
+        for env, aside in zip(eyes.envs[1:], asides, strict=True):
+            env.unwrapped.place(*(here[:2] + aside))
+            total += ASIDE**2
         for after in range(1, max(AFTER) + 1):
             actions, memory = policy(eyes.seen(), memory)
             eyes.step(actions)
             if after in AFTER:
-                here, there = (info["state"][:2] for info in eyes.infos)
-                left[AFTER.index(after)] += float(((there - here) * place.aside).sum())
+                positions = np.stack([info["state"][:2] for info in eyes.infos])
+                off = (positions[1:] - positions[0]) * np.array(asides).reshape(-1, 2)
+                left[AFTER.index(after)] += off.sum()
     return {f"restoring{after}": 1 - value / total for after, value in zip(AFTER, left, strict=True)}
 
 
@@ -489,7 +489,7 @@ def with_predictor(agent: PIDM, text: str, states: DemoDataset) -> PIDM:
 def policies(material: Material) -> Iterator[tuple[str, Policy]]:
     """Train what is not trained yet, and yield the policies of a cell's part."""
     cell, demos, states = material.cell, material.demos, material.states
-    if cell.part in "BE":
+    if cell.part == "B":
         steps = [with_time(own, np.arange(len(own))) for own in states]
         yield "bc-time", timed(material.fit("bc", "bc-time", steps))
         yield "bc-history", long(material.fit("bc", "bc-history", embed(material.vision, demos, LONG_HISTORY)))
@@ -497,7 +497,7 @@ def policies(material: Material) -> Iterator[tuple[str, Policy]]:
     if cell.part in "AD":
         yield "bc", plain(bc)
         yield "pidm", plain(pidm)
-    if cell.part in "BE":
+    if cell.part == "B":
         own = own_future(embed(material.vision, material.reference), material.reference.seeds)
         yield "pidm-own", shown(pidm, own)
         yield "pidm-present", shown(pidm, lambda seen, memory: (seen.states(), memory))
@@ -541,7 +541,7 @@ def run(cell: Cell, work: Path) -> dict[str, Any]:
     began, found = time.perf_counter(), {}
     material = gather(work, cell)
     with ExitStack() as stack:
-        envs = [stack.enter_context(closing(find_task(LEVEL).make())) for _ in range(ROWS)]
+        envs = [stack.enter_context(closing(find_task(LEVEL).make(max_steps=MAX_STEPS))) for _ in range(ROLLOUTS)]
         scaled = [material.vision.scale(torch.tensor(own)).numpy() for own in material.reference.vectors[:HELD_OUT]]
         for name, policy in policies(material):
             start = time.perf_counter()
@@ -586,11 +586,12 @@ def recorded(work: Path, cell: Cell) -> Cell:
     return cell
 
 
-def main(work: Path, part: tuple[str, ...] = ("A", "B", "C", "D", "E"), jobs: int = 1) -> None:
+def main(work: Path, part: tuple[str, ...] = ("A", "B", "C", "D", "more", "E"), jobs: int = 1) -> None:
     """Run the jobs that jobs.jsonl does not hold yet, some at a time."""
     work.mkdir(parents=True, exist_ok=True)
     if "flat" in part:
-        return flatness(work)
+        flatness(work)
+        return
     out = work / "jobs.jsonl"
     lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     done = {Cell(*(job[name] for name in Cell._fields)) for job in map(json.loads, lines)}
