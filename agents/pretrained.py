@@ -102,7 +102,7 @@ class EfficientNetEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return vectors (N, E) of RGB images (N, H, W, 3)."""
-        return torch.cat([self._vectors(chunk) for chunk in images.split(CHUNK)])
+        return torch.cat([self._vectors(chunk) for chunk in torch.split(images, CHUNK)])
 
     def _vectors(self, images: Tensor) -> Tensor:
         model = self.model.to(images.device)
