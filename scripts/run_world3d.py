@@ -556,7 +556,6 @@ def run(cell: Cell, work: Path) -> dict[str, Any]:
 
 def flatness(work: Path, demos: int = MIDDLE) -> None:
     """Train a seed that is not reported for several numbers of steps, and write losses and errors to flat.jsonl."""
-    torch.set_num_threads(1)
     out = work / "flat.jsonl"
     done = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
     material = gather(work, Cell("A", 0.0, demos, FLAT_SEED))
@@ -588,6 +587,7 @@ def recorded(work: Path, cell: Cell) -> Cell:
 
 def main(work: Path, part: tuple[str, ...] = ("A", "B", "C", "D", "more", "E"), jobs: int = 1) -> None:
     """Run the jobs that jobs.jsonl does not hold yet, some at a time."""
+    torch.set_num_threads(1)
     work.mkdir(parents=True, exist_ok=True)
     if "flat" in part:
         flatness(work)
