@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+CHUNK = 16  # images that EfficientNet sees at once: the layers of more do not fit into a core's cache
 GRID = (4, 6)  # lines and columns into which EfficientNet's features are pooled: what frames of 96 x 72 pixels have
 
 
@@ -101,6 +102,9 @@ class EfficientNetEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return vectors (N, E) of RGB images (N, H, W, 3)."""
+        return torch.cat([self._vectors(chunk) for chunk in torch.split(images, CHUNK)])
+
+    def _vectors(self, images: Tensor) -> Tensor:
         model = self.model.to(images.device)
         features = model._swish(model._bn0(model._conv_stem((images.permute(0, 3, 1, 2).float() - 127) / 128)))
         for block in model._blocks:

@@ -1,220 +1,606 @@
-"""Compare BC and delta-PIDM from pixels in the 3D world, on one pretrained encoder: scores, test, use of the future.
+"""Run the study of docs/results/plans/world3d.md: BC and PIDM in the 3D world, the paper's way.
 
-    pip install "pidm-nav[3d,vision]"
-    python scripts/run_world3d.py                     everything that is not there yet
-    python scripts/run_world3d.py --draw              only the figures of both experiments, from recorded scores
+Run it:  python scripts/run_world3d.py --work FOLDER [--part A B C D more E] [--jobs 1]
+         python scripts/run_world3d.py --work FOLDER --part flat       how many training steps are enough
 
-The demonstrator is the varied walker, another person in each episode. BC, delta-PIDM (which follows a demonstration six
-steps ahead) and delta-PIDM with play learn from the same vectors of `frames="efficientnet"`, with the same small
-networks, 1,500 steps each. The seeds of demonstrations, draws and trainings were not used before, and those of
-rollouts, which are the same in all sweeps, not for choosing settings here (docs/results/world3d/README.md says what was
-tried).
-
-The test, fixed before the run: for each level, number of demonstrations and seed, the mean share of milestones passed
-by delta-PIDM minus that by BC, on the same demonstrations and rollout seeds; Wilcoxon's signed-rank test, two-sided,
-over all of these 30 pairs (test.csv has the paired t-test over the five seeds, as pairs of a seed are not independent).
-delta-PIDM is ahead if the mean difference is positive and p < 0.05. delta-PIDM with play is tested in the same way, as
-a further question. delta-PIDM uses the future if, averaged over its 30 agents, another future changes its actions by at
-least 20% of the actions' variance. The control is the same agents shown the present in place of the future
-(delta-pidm-blind). To save time, control and play have the middle number of demonstrations only, unless `--play-sizes`
-says otherwise of play.
-
-Demonstrations are embedded once, before the sweep, into a cache that all processes read. A stopped run goes on where it
-was.
+FOLDER holds the walkers' episodes as vectors, the agents, and jobs.jsonl. A job is one line of that file, so a stopped
+run is resumed by running it again.
 """
 
 from __future__ import annotations
 
-import csv
+import copy
 import json
-import os
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
-from functools import partial
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
+import torch
 import tyro
+from gymnasium import spaces
 
-from pidm_nav.agents import PIDM, Agent, load_agent
-from pidm_nav.agents.encoders import CACHE_VARIABLE, Frozen
+from pidm_nav.agents import load_agent
+from pidm_nav.agents.agent import Agent
+from pidm_nav.agents.config import FRAME_NETWORKS, AgentConfig, Preset, TrainConfig
+from pidm_nav.agents.encoders import Principal
+from pidm_nav.agents.idm import future_use
+from pidm_nav.agents.images import latest_vectors, stack_history
+from pidm_nav.agents.networks import Scale
+from pidm_nav.agents.parts import PIDMConfig
+from pidm_nav.agents.pidm import PIDM
+from pidm_nav.agents.predictors import Follow, Lookup, Nearest
 from pidm_nav.agents.pretrained import EfficientNetEncoder
-from pidm_nav.console import say
-from pidm_nav.demos import DemoDataset, collect, load_demos, save_demos
-from pidm_nav.demos.experts import make_expert
-from pidm_nav.experiments.curves import Curve
-from pidm_nav.experiments.engines import run_local
-from pidm_nav.experiments.figures import CurveFigure, compare_curves, write_figure
-from pidm_nav.experiments.recipes import Recipe
-from pidm_nav.experiments.report import write_report
-from pidm_nav.experiments.results import paired_gains, read_results
-from pidm_nav.experiments.sweep import Sweep, run_sweep
-from pidm_nav.files import write_rows
-from pidm_nav.plots import task_title
+from pidm_nav.agents.train import train
+from pidm_nav.demos.collect import collect
+from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.experts.routes import routes_for
+from pidm_nav.demos.experts.walker3d import Habits3D, Walker3D
+from pidm_nav.rollouts.episode import Episode
+from pidm_nav.seeds import TEST
+from pidm_nav.tasks import find_task
+from pidm_nav.world3d.env import POSE
+from pidm_nav.world3d.levels import load_level
 
-ROOT = Path(__file__).parents[1]
-FIRST_DEMO = 30_000  # seed of the first demonstration
-HELD_OUT = (40_000, 3)  # seed of the first demonstration that nobody trains on, and their number
-PLAY_STEPS = 1000
-SHARED: dict[str, Any] = {  # what both agents have in common
-    "frames": "efficientnet",
-    "frame_size": 64,
-    "history": (0, 1, 2),
-    "encoder_sizes": (128, 128, 64),
-    "head_sizes": (128, 128),
-    "steps": 1500,
-    "batch_size": 64,
-}
-PIDM_OPTIONS: dict[str, Any] = {**SHARED, "predictor": "follow", "horizons": (6,)}
+LEVEL = "tour-3d"
+SEEDS, MORE_SEEDS = range(800, 805), range(805, 810)
+SIZES, MIDDLE = (5, 10, 15, 20, 30), 15  # numbers of demonstrations
+MAX_STEPS = 700  # the task's
+ROLLOUTS = 30  # of an agent, all at once, each in its own engine
+HELD_OUT = 5  # reference episodes on which errors and restoring coefficients are measured
+VARIETIES = (0.0, 0.5, 1.0)
+FIRST_DEMO = 100_000  # environment seed of the first demonstration; a training seed has 1,000 of its own
+COMPONENTS, HISTORY = 128, (0, 6, 12)
+LONG_HISTORY = (0, 1, 2, 6, 7, 8, 12, 13, 14)  # the last three states
+HORIZONS = (1, 6, 11, 16, 21, 26)
+STEPS, BATCH, RATE = 2000, 256, 1e-3
+FLAT_SEED, FLAT = 790, (2000, 1000, 4000)  # seed that is not reported, and the numbers of steps that it is trained for
+STEP_UNITS = (28.0, 24.0, 15.0, 6.0)  # what a full action does in a step: forward, right (units), turn, look (degrees)
+ASIDE = 40.0  # engine units beside the route that the walker is placed
+AFTER = (12, 24)  # steps after which it is looked where the walker is
+PLACES = (0.2, 0.4, 0.6, 0.8)  # fractions of an episode at which it is placed
 
-
-def make_blind(agent: PIDM) -> None:
-    """Let the agent's predictor say that everything stays as it is."""
-    agent.predictor.predict = lambda states, memory=None, *_: (states, memory)  # type: ignore[method-assign]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def demonstrate(level: str, episodes: int, seed: int, path: Path) -> DemoDataset:
-    """Return demonstrations of the varied walker, from the file that keeps them."""
+class Cell(NamedTuple):
+    """One job."""
+
+    part: str
+    variety: float
+    demos: int
+    seed: int
+
+
+def cells(part: str) -> Iterator[Cell]:
+    """Yield the jobs of a part in the plan's order: seed by seed."""
+    others = tuple(size for size in SIZES if size != MIDDLE)
+    groups = {
+        "A": (SEEDS, "A", [(0.0, SIZES)]),
+        "B": (SEEDS, "B", [(0.0, (MIDDLE,))]),
+        "C": (SEEDS, "C", [(0.0, (MIDDLE,))]),
+        "D": (SEEDS, "D", [(variety, (MIDDLE,)) for variety in VARIETIES[1:]]),
+        "more": (MORE_SEEDS, "A", [(0.0, SIZES)]),
+        "E": (SEEDS, "B", [(0.0, others)]),
+    }
+    seeds, name, groups_of_seed = groups[part]
+    for seed in seeds:
+        for variety, sizes in groups_of_seed:
+            yield from (Cell(name, variety, size, seed) for size in sizes)
+
+
+# the walkers' episodes
+
+
+class Recorded(NamedTuple):
+    """Episodes whose images have become the vectors of the encoder."""
+
+    vectors: list[Array]  # (T+1, E) each
+    poses: list[Array]  # (T+1, 17) state vectors
+    actions: list[Array]  # (T, 4)
+    seeds: list[int]
+
+    def __getitem__(self, index: Any) -> Recorded:
+        return Recorded(*(each[index] for each in (self.vectors, self.poses, self.actions, self.seeds)))
+
+
+def mixed(variety: float, rng: np.random.Generator) -> Habits3D:
+    """Return habits between the ordinary walker's (0) and those of one of many different people (1)."""
+    usual, drawn = asdict(Habits3D()), asdict(Habits3D.drawn(rng))
+    habits: Any = {name: usual[name] + variety * (drawn[name] - usual[name]) for name in usual}
+    return Habits3D(**{**habits, "reaction": round(habits["reaction"])})
+
+
+@cache
+def encoder() -> EfficientNetEncoder:
+    """Return the encoder of images."""
+    return EfficientNetEncoder()
+
+
+@torch.no_grad()
+def record(path: Path, variety: float, first: int, count: int) -> Recorded:
+    """Return a walker's episodes from the file that keeps them, or let the walker walk."""
     if not path.exists():
-        save_demos(collect(make_expert("scripted", level, seed=seed, varied=True), level, episodes, seed), path)
-    return load_demos(path)
+        arrays: dict[str, Array] = {}
+        for index, seed in enumerate(range(first, first + count)):
+            walker = Walker3D(LEVEL, seed, mixed(variety, np.random.default_rng((seed, 1))))
+            (episode,) = collect(walker, LEVEL, 1, seed)
+            vectors = encoder()(torch.tensor(episode.observations)).numpy()
+            made = (vectors, episode.infos["states"], episode.actions, np.array([seed, bool(episode.success)]))
+            names = ("vectors", "poses", "actions", "seed")
+            arrays |= {f"{name}{index}": each for name, each in zip(names, made, strict=True)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".part.npz")
+        np.savez(partial, **arrays)  # type: ignore[arg-type]
+        partial.rename(path)
+    with np.load(path) as file:
+        columns = [[file[f"{name}{index}"] for index in range(count)] for name in ("vectors", "poses", "actions")]
+        seeds = [file[f"seed{index}"].tolist() for index in range(count)]
+    failed = [seed for seed, success in seeds if not success]
+    if failed:
+        print(f"{path.name}: the walker fails in the episodes {failed}, which are kept", flush=True)
+    return Recorded(*columns, [seed for seed, _ in seeds])
 
 
-def followed(agent: PIDM, states: np.ndarray) -> np.ndarray:
-    """Return the futures (T, D) that the predictor would say along an episode of states (T, D)."""
-    memory, futures = None, []
-    for step in range(len(states)):
-        future, memory = agent.predictor.predict(states[step : step + 1], memory, np.array([step == 0]))
-        futures.append(future[0])
-    return np.array(futures)
+def demonstrations(work: Path, cell: Cell) -> Recorded:
+    """Return the demonstrations of a cell: the first of those that its seed has."""
+    first = FIRST_DEMO + 1000 * (cell.seed - SEEDS.start) + 10_000 * VARIETIES.index(cell.variety)
+    path = work / "episodes" / f"demos-{cell.seed}-{cell.variety:g}.npz"
+    return record(path, cell.variety, first, max(SIZES))[: cell.demos]
 
 
-def future_use(bc: Agent, pidm: PIDM, held_out: DemoDataset) -> dict[str, float]:
-    """Return mean squared errors of actions on demonstrations not trained on, and what other futures change.
+def references(work: Path, variety: float) -> Recorded:
+    """Return the walker's own episodes in the seeds of the rollouts."""
+    return record(work / "episodes" / f"reference-{variety:g}.npz", variety, TEST.start, ROLLOUTS)
 
-    The other future of a step is where the change of another step of the episode would lead.
+
+def embed(vision: Principal, recorded: Recorded, history: Sequence[int] = HISTORY) -> list[Array]:
+    """Return the states (T+1, D) of each episode."""
+    return [stack_history(vision.scale(torch.tensor(own)).numpy(), history) for own in recorded.vectors]
+
+
+def dataset(states: Sequence[Array], recorded: Recorded, task: str = "embedded") -> DemoDataset:
+    """Return demonstrations with these states (T+1, D) as observations."""
+    episodes = [
+        Episode(own, actions, np.zeros(len(actions), np.float32), True, False, seed, {})
+        for own, actions, seed in zip(states, recorded.actions, recorded.seeds, strict=True)
+    ]
+    return DemoDataset(task, tuple(episodes), {"made_by": "scripted"})
+
+
+# agents
+
+
+def fit(
+    kind: str, demos: DemoDataset, seed: int, steps: int, folder: Path | None = None, rate: float = RATE, **more: Any
+) -> Agent:
+    """Train an agent on states, with the paper's networks and schedule; `folder` keeps it."""
+    if folder is not None and (folder / "agent.json").exists():
+        return load_agent(folder)
+    options: dict[str, Any] = {**FRAME_NETWORKS, "scale_observations": False}
+    if kind == "pidm":
+        options |= {"horizons": HORIZONS, "predictor": "time"}
+    schedule: dict[str, Any] = {"final_learning_rate": 1e-6, "decay_steps": steps * 6 // 10, "batch_size": BATCH}
+    training = TrainConfig(learning_rate=rate, seed=seed, steps=steps, **schedule)
+    preset = Preset((PIDMConfig if kind == "pidm" else AgentConfig)(**options), training)
+    box = spaces.Box(-np.inf, np.inf, demos[0].observations.shape[1:], np.float32)
+    spaces_of = (box, spaces.Box(-1.0, 1.0, (4,), np.float32))
+    return train(kind, demos, preset, folder, env_spaces=spaces_of, progress=False, failed="keep", **more)
+
+
+class Seen(NamedTuple):
+    """What policies are shown in a step, one row per episode."""
+
+    recent: Array  # (N, L, E) vectors of the last images, the newest first
+    poses: Array  # (N, 17) the engine's state vectors
+    steps: Array  # (N,) steps since the episode began
+    seeds: Array  # (N,) environment seeds
+    starts: Array  # (N,) whether an episode begins
+
+    def states(self, history: Sequence[int] = HISTORY) -> Array:
+        """Return the states (N, D)."""
+        return self.recent[:, list(history)].reshape(len(self.recent), -1)
+
+
+Policy = Callable[[Seen, Any], tuple[Array, Any]]
+
+
+def plain(agent: Agent) -> Policy:
+    """Return an agent's policy."""
+    return lambda seen, memory: agent.predict(seen.states(), memory, seen.starts)
+
+
+def timed(agent: Agent) -> Policy:
+    """Return the policy of BC that sees the time step, too."""
+    return lambda seen, memory: agent.predict(with_time(seen.states(), seen.steps), memory, seen.starts)
+
+
+def with_time(states: Array, steps: Array) -> Array:
+    """Return states (N, D + 1) with the time step in hundreds."""
+    return np.column_stack([states, np.asarray(steps) / 100]).astype(np.float32)
+
+
+def long(agent: Agent) -> Policy:
+    """Return the policy of BC that sees the last three states."""
+    return lambda seen, memory: agent.predict(seen.states(LONG_HISTORY), memory, seen.starts)
+
+
+def shown(agent: PIDM, future: Callable[[Seen, Any], tuple[Array, Any]]) -> Policy:
+    """Return PIDM with futures (N, D) from elsewhere."""
+
+    def act(seen: Seen, memory: Any) -> tuple[Array, Any]:
+        futures, memory = future(seen, memory)
+        return np.clip(agent.inverse_dynamics(seen.states(), futures), -1, 1), memory
+
+    return act
+
+
+def own_future(reference: Sequence[Array], seeds: Sequence[int]) -> Callable[[Seen, Any], tuple[Array, Any]]:
+    """Return the states that the walker has one step later in its own episode with the same seed and noise."""
+    found = dict(zip(seeds, reference, strict=True))
+
+    def future(seen: Seen, memory: Any) -> tuple[Array, Any]:
+        rows = zip(seen.seeds.tolist(), seen.steps.tolist(), strict=True)
+        return np.stack([found[seed][min(step + 1, len(found[seed]) - 1)] for seed, step in rows]), memory
+
+    return future
+
+
+def points(poses: Array) -> Array:
+    """Return poses in steps: positions, direction and pitch each in what a full action changes; no height."""
+    forward, _, turn, look = STEP_UNITS
+    around = np.degrees(1) / turn
+    pose = np.array([1 / forward, 1 / forward, 0, around, around, 1 / look])
+    return np.column_stack([poses[:, :POSE] * pose, poses[:, POSE:]]).astype(np.float32)
+
+
+def finder(lookup: Lookup, poses: Sequence[Array], recorded: Recorded) -> Lookup:
+    """Return a predictor that finds its place among demonstrated poses (T+1, 17)."""
+    demos = dataset([points(each) for each in poses], recorded, LEVEL)
+    space = spaces.Box(-np.inf, np.inf, demos[0].observations.shape[1:])
+    lookup.build(Scale(space, enabled=False)).fit(demos, 1)
+    return lookup
+
+
+def by_pose(lookup: Lookup, states: Array, pull: float, read: Callable[[Seen], Array]) -> Callable[..., Any]:
+    """Return the futures of the demonstrated rows whose poses a lookup finds."""
+
+    def future(seen: Seen, memory: Any) -> tuple[Array, Any]:
+        rows, memory = lookup.locate(points(read(seen)), memory, seen.starts)
+        futures = states[np.minimum(rows + 1, lookup.last[rows])]
+        return futures + np.float32(1 - pull) * (seen.states() - states[rows]), memory
+
+    return future
+
+
+def pulled(agent: Agent, lookup: Lookup, poses: Array, strength: float) -> Policy:
+    """Return BC with a pull to the nearest demonstrated pose, from the engine's own."""
+
+    def act(seen: Seen, memory: Any) -> tuple[Array, Any]:
+        actions, memory = agent.predict(seen.states(), memory, seen.starts)
+        rows, _ = lookup.locate(points(seen.poses), None, seen.starts)
+        (east, north), (cos, sin) = (poses[rows] - seen.poses)[:, :2].T, seen.poses[:, 3:5].T
+        turn = angles(seen.poses) - angles(poses[rows])  # to the right
+        back = np.stack([east * cos + north * sin, east * sin - north * cos, (turn + 180) % 360 - 180], axis=1)
+        actions[:, :3] += strength * back / STEP_UNITS[:3]
+        return np.clip(actions, -1, 1), memory
+
+    return act
+
+
+def angles(poses: Array) -> Array:
+    """Return directions in degrees."""
+    return np.degrees(np.arctan2(poses[:, 4], poses[:, 3]))
+
+
+def regressor(states: Array, poses: Array) -> Array:
+    """Return the weights (D + 1, 6) of a ridge regression from states to poses in steps."""
+    inputs = np.column_stack([states, np.ones(len(states))]).astype(np.float64)
+    penalty = 1e-3 * len(inputs) * np.eye(inputs.shape[1])
+    solved: Array = np.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ poses[:, :POSE])
+    return solved
+
+
+def read_pose(weights: Array, states: Array) -> Array:
+    """Return the poses (N, 17) that the regression reads from states, with all flags 0."""
+    found = np.column_stack([states, np.ones(len(states))]) @ weights
+    return np.column_stack([found, np.zeros((len(states), load_level(LEVEL).num_goals))]).astype(np.float32)
+
+
+# rollouts
+
+
+class Eyes:
+    """Engines side by side; in a step, the images of those that run are encoded in one batch."""
+
+    def __init__(self, vision: Principal, envs: Sequence[Any], seeds: Sequence[int]) -> None:
+        self.vision, self.envs, self.depth = vision, envs, max(LONG_HISTORY)
+        self.seeds, self.steps = np.array(seeds), np.zeros(len(envs), np.int64)
+        self.running, self.infos = np.ones(len(envs), bool), [{}] * len(envs)
+        frames = []
+        for row, (env, seed) in enumerate(zip(envs, seeds, strict=True)):
+            frame, self.infos[row] = env.reset(seed=int(seed))
+            frames.append(frame)
+        self.recent = latest_vectors(None, self.encode(frames), np.ones(len(envs), bool), self.depth)
+
+    def encode(self, frames: Sequence[Array]) -> Array:
+        """Return the vectors (N, E) of images."""
+        return self.vision(torch.tensor(np.stack(frames))).numpy()
+
+    def seen(self) -> Seen:
+        """Return what policies are shown."""
+        poses = np.stack([info["state"] for info in self.infos])
+        return Seen(self.recent, poses, self.steps.copy(), self.seeds, self.steps == 0)
+
+    def step(self, actions: Array) -> None:
+        """Step the engines whose episodes have not ended."""
+        rows, frames = np.flatnonzero(self.running), []
+        for row in rows:
+            frame, _, terminated, truncated, self.infos[row] = self.envs[row].step(actions[row])
+            frames.append(frame)
+            self.running[row] = not (terminated or truncated)
+        self.recent[rows, 1:] = self.recent[rows, :-1]
+        self.recent[rows, 0] = self.encode(frames)
+        self.steps[rows] += 1
+
+
+def roll_out(policy: Policy, vision: Principal, envs: Sequence[Any]) -> dict[str, Any]:
+    """Return how a policy does: milestones in order, and each by itself."""
+    eyes, memory = Eyes(vision, envs, TEST[: len(envs)]), None
+    while eyes.running.any():
+        actions, memory = policy(eyes.seen(), memory)
+        eyes.step(actions)
+    ordered = np.array([info["goals_reached"] for info in eyes.infos])
+    achieved = np.array([info["achieved"] for info in eyes.infos])
+    goals = achieved.shape[1]
+    means = {"ordered": ordered.mean() / goals, "alone": achieved.mean(), "success": (ordered == goals).mean()}
+    lists = {"ordered_list": ordered, "alone_list": achieved.sum(axis=1), "steps": eyes.steps}
+    return rounded(means) | {name: each.tolist() for name, each in lists.items()}
+
+
+def rounded(values: dict[str, Any]) -> dict[str, float]:
+    """Return plain numbers."""
+    return {name: round(float(value), 5) for name, value in values.items()}
+
+
+class Place(NamedTuple):
+    """A step of an episode beside which the walker is placed."""
+
+    episode: int
+    step: int
+    asides: list[Array]  # (2,) engine units each: to the left and to the right, where there is room
+
+
+def places(recorded: Recorded) -> list[Place]:
+    """Return where the walker is placed: at some steps of each episode in which it walks."""
+    level = load_level(LEVEL)
+    free, found = routes_for(level.layout).free, []
+    for episode, poses in enumerate(recorded.poses[:HELD_OUT]):
+        ahead = poses[6:, :2] - poses[:-6, :2]
+        walks = np.flatnonzero(np.linalg.norm(ahead, axis=1) > 60)
+        for fraction in PLACES:
+            step = int(walks[np.abs(walks - fraction * len(poses)).argmin()])
+            across = ASIDE * np.array([-ahead[step, 1], ahead[step, 0]]) / np.linalg.norm(ahead[step])
+            place = Place(episode, step, [])
+            for aside in (across, -across):
+                x, y = np.rint([level.to_layout(*(poses[step, :2] + part * aside)) for part in (0.5, 1)]).astype(int).T
+                if free[x, y].all():
+                    place.asides.append(aside)
+            found.append(place)
+    return found
+
+
+def walk(policy: Policy, scaled: Sequence[Array], recorded: Recorded) -> tuple[float, dict[tuple[int, int], Any]]:
+    """Return the mean squared error of a policy's actions along held-out episodes, and its memory before each step."""
+    errors, memories = [], {}
+    for episode in range(HELD_OUT):
+        memory = None
+        for step, action in enumerate(recorded.actions[episode]):
+            memories[episode, step] = memory
+            now = np.array([step]), np.array([recorded.seeds[episode]]), np.array([step == 0])
+            pose = recorded.poses[episode][step : step + 1]
+            made, memory = policy(Seen(last(scaled[episode], step)[None], pose, *now), memory)
+            errors.append(np.square(made[0] - action).mean())
+    return float(np.mean(errors)), memories
+
+
+def last(vectors: Array, step: int) -> Array:
+    """Return the vectors (L, E) up to a step of an episode, the newest first."""
+    return vectors[np.maximum(step - np.arange(max(LONG_HISTORY) + 1), 0)]
+
+
+def restoring(
+    policy: Policy, memories: dict[tuple[int, int], Any], vision: Principal, recorded: Recorded, envs: Sequence[Any]
+) -> dict[str, float]:
+    """Return the fraction of the way back that a policy has gone some steps after it was placed beside the route.
+
+    The engine replays an episode up to the place, with the same poses, and the policy remembers what it would have
+    seen. Then the policy acts twice with the same noise, placed and not placed; the difference of the two positions
+    along the displacement is what is left of it.
     """
-    rng = np.random.default_rng(0)
-    parts = []
-    seen = (held_out, bc.observations.embedded(held_out), pidm.observations.embedded(held_out))
-    for episode, cloned_from, embedded in zip(*seen, strict=True):
-        now, actions, steps = embedded.observations[:-1], episode.actions, np.arange(len(episode))
-        later = embedded.observations[np.minimum(steps + pidm.horizon, len(steps))]
-        other = rng.permutation(steps)
-        own = pidm.inverse_dynamics(now, later)
-        elsewhere = pidm.inverse_dynamics(now, now + later[other] - now[other])
-        predicted = pidm.inverse_dynamics(now, followed(pidm, now))
-        cloned, _ = bc.act(cloned_from.observations[:-1], None, np.zeros(len(now), dtype=bool))
-        parts.append([cloned - actions, own - actions, predicted - actions, own - elsewhere])
-    errors = [float(np.square(np.concatenate(part)).mean()) for part in zip(*parts, strict=True)]
-    names = ("bc_error", "pidm_error_own_future", "pidm_error_predicted_future", "pidm_change")
-    variance = float(np.concatenate([episode.actions for episode in held_out]).var(axis=0).mean())
-    use = {"action_variance": variance, "future_use": errors[-1] / variance}
-    return {**dict(zip(names, errors, strict=True)), **use}
+    total, left = 0.0, np.zeros(len(AFTER))
+    for episode, step, asides in places(recorded):
+        rows = 1 + len(asides)
+        eyes = Eyes(vision, envs[:rows], [recorded.seeds[episode]] * rows)
+        for row, env in enumerate(eyes.envs):
+            for action in recorded.actions[episode][:step]:
+                *_, eyes.infos[row] = env.step(action)
+        here = eyes.infos[0]["state"]
+        assert np.allclose(here, recorded.poses[episode][step], atol=1e-3), "the replay differs from the episode"
+        vectors = vision.scale(torch.tensor(recorded.vectors[episode])).numpy()
+        eyes.recent, eyes.steps[:] = np.repeat(last(vectors, step)[None], rows, axis=0), step
+        memory = memories[episode, step]
+        memory = None if memory is None else np.repeat(memory, rows, axis=0)
+        for env, aside in zip(eyes.envs[1:], asides, strict=True):
+            env.unwrapped.place(*(here[:2] + aside))
+            total += ASIDE**2
+        for after in range(1, max(AFTER) + 1):
+            actions, memory = policy(eyes.seen(), memory)
+            eyes.step(actions)
+            if after in AFTER:
+                positions = np.stack([info["state"][:2] for info in eyes.infos])
+                off = (positions[1:] - positions[0]) * np.array(asides).reshape(-1, 2)
+                left[AFTER.index(after)] += off.sum()
+    return {f"restoring{after}": 1 - value / total for after, value in zip(AFTER, left, strict=True)}
 
 
-def make_sweep(files: list[str], agents: Path, sizes: tuple[int, ...], seeds: int, first: int, episodes: int) -> Sweep:
-    """Return the sweep of BC and delta-PIDM, whose agents are kept."""
-    return Sweep(
-        agents=("bc", "delta-pidm"),
-        num_demos=sizes,
-        seeds=seeds,
-        first_seed=first,
-        demos=tuple(files),
-        label="varied-walker",
-        episodes=episodes,
-        checkpoint_fractions=(),
-        keep_agents=agents,
-        recipes={
-            "bc": Recipe("bc", SHARED),
-            "delta-pidm": Recipe("delta-pidm", PIDM_OPTIONS),
-            "delta-pidm-play": Recipe("delta-pidm", PIDM_OPTIONS, play_steps=PLAY_STEPS),
-            "delta-pidm-blind": Recipe("delta-pidm", PIDM_OPTIONS, adapt=make_blind, trained_as="delta-pidm"),
-        },
-    )
+# jobs
 
 
-def draw_scores(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """Draw the scores of BC and of the other agent that has all sizes, a panel for each task."""
-    cells: dict[tuple[str, str], dict[tuple[int, int], list[float]]] = {}
-    for row in rows:
-        if row["agent"] in ("bc", "pidm", "delta-pidm"):
-            own = cells.setdefault((row["task"], row["agent"]), {})
-            own[int(row["demos"]), int(row["seed"])] = [float(row["score"])]
-    curves = [Curve.from_cells(task, agent, "scripted", own) for (task, agent), own in cells.items()]
-    lines = [replace(line, needed=np.nan) for line in compare_curves(curves, curves)]
-    write_figure(CurveFigure(path.name, "", lines, "milestones passed"), path.parent)
+class Material(NamedTuple):
+    """What the policies of a job are made of."""
+
+    cell: Cell
+    demos: Recorded
+    reference: Recorded
+    vision: Principal
+    states: list[Array]  # of the demonstrations
+    agents: Path  # folder for agents
+
+    def fit(self, kind: str, name: str, states: Sequence[Array] | None = None) -> Any:
+        """Train an agent on the demonstrations, or load it if it was trained."""
+        demos = dataset(self.states if states is None else states, self.demos)
+        cell = self.cell
+        return fit(kind, demos, cell.seed, STEPS, self.agents / f"{name}-{cell.variety:g}-{cell.demos}-{cell.seed}")
 
 
-def draw_recorded(out: Path) -> None:
-    """Draw the scores in `out`, and those of the first experiment, of the paper's PIDM, beside it."""
-    draw_scores(csv.DictReader((out / "scores.csv").read_text(encoding="utf-8").splitlines()), out / "scores")
-    jobs = json.loads((out.parent / "summary.json").read_text(encoding="utf-8"))["jobs"]
-    for job in jobs:
-        mode = "in step" if job["mode"] == "synchronous" else job["mode"]
-        job |= {"task": f"{task_title(job['level'])}, {mode}", "demos": job["size"], "score": job["milestones"]}
-    draw_scores(jobs, out.parent / "world3d")
+def gather(work: Path, cell: Cell) -> Material:
+    """Return the material of a cell; the encoder is fitted to its demonstrations."""
+    demos, reference = demonstrations(work, cell), references(work, cell.variety)
+    vision = Principal(encoder(), COMPONENTS)
+    vision.learn(np.concatenate(demos.vectors))
+    return Material(cell, demos, reference, vision, embed(vision, demos), work / "agents")
 
 
-def main(
-    levels: tuple[str, ...] = ("tour-3d", "four-room-3d"),
-    sizes: tuple[int, ...] = (5, 15, 30),
-    play_sizes: tuple[int, ...] = (),
-    seeds: int = 5,
-    first_seed: int = 400,
-    episodes: int = 3,
-    jobs: int = 2,
-    draw: bool = False,
-    work: Path = ROOT / "runs" / "world3d-pretrained",
-    out: Path = ROOT / "docs" / "results" / "world3d" / "pretrained",
-) -> None:
-    """Run what is missing, and write the tables.
+def with_predictor(agent: PIDM, text: str, states: DemoDataset) -> PIDM:
+    """Return the agent's twin with another predictor; the inverse dynamics model is shared."""
+    twin = copy.copy(agent)
+    twin._modules = dict(agent._modules)
+    twin.make_predictor(text)
+    twin.predictor.fit(states, agent.horizon)
+    return twin
 
-    Args:
-        levels: names of the 3D tasks.
-        sizes: numbers of demonstrations.
-        play_sizes: those for delta-PIDM with play; by default the middle one.
-        seeds: number of training seeds.
-        first_seed: first training seed; those below 20 are for trying things out.
-        episodes: number of rollouts per agent, in step with the engine.
-        jobs: number of processes.
-        draw: only draw the figures, from recorded scores.
-        work: folder for demonstrations, their vectors, agents and scores.
-        out: folder for the tables and the figure.
-    """
-    if draw:
-        draw_recorded(out)
+
+def policies(material: Material) -> Iterator[tuple[str, Policy]]:
+    """Train what is not trained yet, and yield the policies of a cell's part."""
+    cell, demos, states = material.cell, material.demos, material.states
+    if cell.part == "B":
+        steps = [with_time(own, np.arange(len(own))) for own in states]
+        yield "bc-time", timed(material.fit("bc", "bc-time", steps))
+        yield "bc-history", long(material.fit("bc", "bc-history", embed(material.vision, demos, LONG_HISTORY)))
+    bc, pidm = material.fit("bc", "bc"), material.fit("pidm", "pidm")
+    if cell.part in "AD":
+        yield "bc", plain(bc)
+        yield "pidm", plain(pidm)
+    if cell.part == "B":
+        own = own_future(embed(material.vision, material.reference), material.reference.seeds)
+        yield "pidm-own", shown(pidm, own)
+        yield "pidm-present", shown(pidm, lambda seen, memory: (seen.states(), memory))
+    if cell.part in "CD":
+        embedded, rows = dataset(states, demos), np.concatenate(states)
+        poses = np.concatenate(demos.poses)
+        nearest = finder(Nearest(), demos.poses, demos)
+        yield "pidm/time/0", plain(with_predictor(pidm, "time(pull=0)", embedded))
+        yield "pidm/pose/1", shown(pidm, by_pose(nearest, rows, 1.0, lambda seen: seen.poses))
+        yield "bc+pull/0.25", pulled(bc, nearest, poses, 0.25)
+    if cell.part == "C":
+        yield "pidm/pose/0", shown(pidm, by_pose(nearest, rows, 0.0, lambda seen: seen.poses))
+        yield "pidm/nearest/1", plain(with_predictor(pidm, "nearest", embedded))
+        yield "pidm/nearest/0", plain(with_predictor(pidm, "nearest(pull=0)", embedded))
+        follow = finder(Follow(), demos.poses, demos)
+        yield "pidm/pose-follow/1", shown(pidm, by_pose(follow, rows, 1.0, lambda seen: seen.poses))
+        weights = regressor(rows, poses)
+        read = finder(Nearest(), [read_pose(weights, own) for own in states], demos)
+        yield "pidm/read-pose/1", shown(pidm, by_pose(read, rows, 1.0, lambda seen: read_pose(weights, seen.states())))
+        yield "bc+pull/1", pulled(bc, nearest, poses, 1.0)
+
+
+def about(material: Material) -> dict[str, float]:
+    """Return what is known without rollouts: how far the regression is off, and what PIDM makes of futures."""
+    held_out = material.reference[:HELD_OUT]
+    states, poses = embed(material.vision, held_out), np.concatenate(held_out.poses)
+    weights = regressor(np.concatenate(material.states), np.concatenate(material.demos.poses))
+    off = read_pose(weights, np.concatenate(states))[:, :2] - poses[:, :2]
+    found = {"pose_error": np.median(np.linalg.norm(off, axis=1))}
+    pidm = material.fit("pidm", "pidm")
+    now, actions, later, *_ = dataset(states, held_out).transitions(1)
+    found["own_future_error"] = np.square(pidm.inverse_dynamics(now, later) - actions).mean()
+    found["future_use"] = future_use(pidm.inverse_dynamics, now, later)
+    found["action_variance"] = actions.var(axis=0).mean()
+    return rounded(found)
+
+
+def run(cell: Cell, work: Path) -> dict[str, Any]:
+    """Run one job."""
+    torch.set_num_threads(1)
+    began, found = time.perf_counter(), {}
+    material = gather(work, cell)
+    with ExitStack() as stack:
+        envs = [stack.enter_context(closing(find_task(LEVEL).make(max_steps=MAX_STEPS))) for _ in range(ROLLOUTS)]
+        scaled = [material.vision.scale(torch.tensor(own)).numpy() for own in material.reference.vectors[:HELD_OUT]]
+        for name, policy in policies(material):
+            start = time.perf_counter()
+            result = roll_out(policy, material.vision, envs)
+            error, memories = walk(policy, scaled, material.reference)
+            back = restoring(policy, memories, material.vision, material.reference, envs)
+            seconds = time.perf_counter() - start
+            found[name] = result | rounded({"error": error, **back, "seconds": seconds})
+    done = {"about": about(material), "steps": STEPS, "rollouts": ROLLOUTS, "agents": found}
+    return {**cell._asdict(), "seconds": round(time.perf_counter() - began, 1), **done}
+
+
+def flatness(work: Path, demos: int = MIDDLE) -> None:
+    """Train a seed that is not reported for several numbers of steps, and write losses and errors to flat.jsonl."""
+    out = work / "flat.jsonl"
+    done = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+    material = gather(work, Cell("A", 0.0, demos, FLAT_SEED))
+    held_out = dataset(embed(material.vision, material.reference[:HELD_OUT]), material.reference[:HELD_OUT])
+    train_set = dataset(material.states, material.demos)
+    runs = [(kind, steps, RATE) for steps in FLAT for kind in ("bc", "pidm")] + [("bc", max(FLAT), RATE / 10)]
+    for kind, steps, rate in runs:
+        key = {"kind": kind, "steps": steps, "rate": rate, "demos": demos}
+        if any(key.items() <= each.items() for each in done):
+            continue
+        began, log = time.process_time(), []
+        agent = fit(kind, train_set, FLAT_SEED, steps, rate=rate, on_log=log.append)
+        seconds, errors = time.process_time() - began, {}
+        for name, each in {"train": train_set, "held_out": held_out}.items():
+            now, actions, later, *_ = each.transitions(1)
+            made = agent.inverse_dynamics(now, later) if isinstance(agent, PIDM) else agent.predict(now)[0]
+            errors[name] = np.square(made - actions).mean()
+        losses = [round(float(entry["loss"]), 5) for entry in log]
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**key, **rounded({**errors, "seconds": seconds}), "losses": losses}) + "\n")
+
+
+def recorded(work: Path, cell: Cell) -> Cell:
+    """Let the walkers walk whose episodes a cell needs; one process does so for all."""
+    demonstrations(work, cell)
+    references(work, cell.variety)
+    return cell
+
+
+def main(work: Path, part: tuple[str, ...] = ("A", "B", "C", "D", "more", "E"), jobs: int = 1) -> None:
+    """Run the jobs that jobs.jsonl does not hold yet, some at a time."""
+    torch.set_num_threads(1)
+    work.mkdir(parents=True, exist_ok=True)
+    if "flat" in part:
+        flatness(work)
         return
-    os.environ[CACHE_VARIABLE] = str(work / "embeddings")  # also for the processes that are started
-    encoder, files = Frozen(EfficientNetEncoder()), []
-    for level in levels:
-        path = work / f"{level}-{max(sizes)}-from-{FIRST_DEMO}.npz"
-        dataset = demonstrate(level, max(sizes), FIRST_DEMO, path)
-        encoder.embed(episode.observations for episode in dataset)
-        files.append(str(path))
-        say(f"{level}: {len(dataset)} demonstrations, {sum(episode.success for episode in dataset)} of them successful")
-    sweep = make_sweep(files, work / "agents", sizes, seeds, first_seed, episodes)
-    runner, folder = partial(run_local, workers=jobs), work / "scores"
-    middle = sizes[len(sizes) // 2]
-    controls = (("delta-pidm-play",), play_sizes or (middle,)), (("delta-pidm-blind",), (middle,))
-    for agents, chosen in ((("bc", "delta-pidm"), sizes), *controls):
-        run_sweep(
-            replace(sweep, agents=agents, num_demos=chosen), folder, runner, on_result=lambda result: say(str(result))
-        )
-    results = read_results(folder)[0]
-    rows = [{**asdict(cell), "score": each.score, "seconds": each.seconds} for cell, each in sorted(results.items())]
-    write_rows(out / "scores.csv", rows)
-    write_rows(out / "test.csv", paired_gains({cell: each.score for cell, each in sorted(results.items())}))
-    draw_scores(rows, out / "scores")
-    held_out = {level: demonstrate(level, HELD_OUT[1], HELD_OUT[0], work / f"{level}-held-out.npz") for level in levels}
-    uses = []
-    for cell in sorted(cell for cell in results if cell.agent not in ("bc", "delta-pidm-blind")):
-        bc, pidm = (load_agent(work / "agents" / replace(cell, agent=name).name) for name in ("bc", cell.agent))
-        assert isinstance(pidm, PIDM)
-        uses.append({**asdict(cell), **future_use(bc, pidm, held_out[cell.task])})
-    write_rows(out / "future_use.csv", uses)
-    say(f"report written: open {write_report([folder], work / 'report')}")
+    out = work / "jobs.jsonl"
+    lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
+    done = {Cell(*(job[name] for name in Cell._fields)) for job in map(json.loads, lines)}
+    wanted = [cell for each in part for cell in cells(each) if cell not in done]
+    workers = joblib.Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)
+    for job in workers(joblib.delayed(run)(recorded(work, cell), work) for cell in wanted):
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(job) + "\n")
+        print(*(job[name] for name in (*Cell._fields, "seconds")), flush=True)
 
 
 if __name__ == "__main__":

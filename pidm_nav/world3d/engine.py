@@ -94,6 +94,10 @@ class Engine:
         """Make the next milestone the current one, from the next tic on."""
         self._game.send_game_command(f"give {TOKEN} 1")
 
+    def place(self, x: float, y: float) -> None:
+        """Move the walker, with its speed, to another place, from the next tic on."""
+        self._game.send_game_command(f"warp {x:.3f} {y:.3f}")
+
     def pose(self) -> Pose:
         """Return where the walker is and where it looks."""
         x, y, z, angle, pitch = self._game.get_state().game_variables.tolist()

@@ -99,8 +99,9 @@ class NavEnv3D(OrderedGoalsEnv):
 
     ## Info
     `goals_reached`, `num_goals`, `goal_ratio`, `is_success` (all passed), `reached_goal` (the index of the
-    milestone that this step's reward is for, or -1), `milestone` (the current one's name, or `done`), `state`
-    (the state vector, never delayed or dropped) and `tics` (how many this step took).
+    milestone that this step's reward is for, or -1), `milestone` (the current one's name, or `done`), `achieved`
+    (for each milestone, whether what it asks for was done at any time, in whatever order), `state` (the state vector,
+    never delayed or dropped) and `tics` (how many this step took).
 
     ## Arguments
     `render_mode` (`"human"`, `"rgb_array"`: the picture in full size) and the fields of
@@ -130,6 +131,7 @@ class NavEnv3D(OrderedGoalsEnv):
         self._waiting: deque[tuple[int, Command]] = deque()  # the tic from which a command takes effect, in order
         self._still = self._tics = 0  # tics that the walker has stood still, and tics of the last step
         self._seen: NDArray[Any] = np.empty(0)
+        self._achieved = np.zeros(self.num_goals, dtype=bool)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -142,6 +144,7 @@ class NavEnv3D(OrderedGoalsEnv):
         self._goals_reached = self._still = self._tics = 0
         self._held = NOTHING
         self._waiting.clear()
+        self._achieved = np.zeros(self.num_goals, dtype=bool)
         self._pose = self._engine.pose()
         self._seen = self._observe()
         if self.render_mode == "human":
@@ -155,8 +158,10 @@ class NavEnv3D(OrderedGoalsEnv):
         delay, drop = self.np_random.random(2)  # drawn whether or not they are used, so that the noise stays the same
         self._tics = self._run(engine, command, delay)
         self._pose = engine.pose()
+        passes = np.array([self._passes(milestone, self._pose) for milestone in self.level.milestones])
+        self._achieved = self._achieved | passes
         goal = self._goals_reached
-        reached = goal < self.num_goals and self._passes(self.level.milestones[goal], self._pose)
+        reached = goal < self.num_goals and bool(passes[goal])
         if reached:
             engine.give_token()
         outcome = self._outcome(reached)
@@ -171,6 +176,10 @@ class NavEnv3D(OrderedGoalsEnv):
         turn = np.radians(angle)
         flags = np.arange(self.num_goals) < self._goals_reached
         return np.array([x, y, z, np.cos(turn), np.sin(turn), pitch, *flags], dtype=np.float32)
+
+    def place(self, x: float, y: float) -> None:
+        """Move the walker, with its speed, to another place; the next step begins there."""
+        self._running().place(x, y)
 
     def picture(self) -> NDArray[np.uint8]:
         """Return what the camera sees, twice as large for a window."""
@@ -241,5 +250,5 @@ class NavEnv3D(OrderedGoalsEnv):
 
     def _info(self, reached_goal: int) -> dict[str, Any]:
         names = [*(milestone.name for milestone in self.level.milestones), "done"]
-        own = {"milestone": names[self._goals_reached], "state": self.get_state(), "tics": self._tics}
-        return super()._info(reached_goal) | own
+        own = {"milestone": names[self._goals_reached], "achieved": self._achieved.copy()}
+        return super()._info(reached_goal) | own | {"state": self.get_state(), "tics": self._tics}
