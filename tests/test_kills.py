@@ -41,6 +41,9 @@ WRITERS = {
         "collect --task zigzag --episodes 9 --out out/d.npz --force", "demos convert in/d.npz out/d.npz --force"
     ),
     "convert": Writer("demos convert zigzag/astar out/d.npz --force", "demos convert in/d.npz out/d.npz --force"),
+    "edit": Writer(
+        "demos edit in/d.npz --keep 0,2 --out out/d.npz --force", "demos convert zigzag/astar out/d.npz --force"
+    ),
     "minari": Writer(
         "demos convert in/d.npz minari:kill/demos-v0 --force",
         "demos convert zigzag/astar minari:kill/demos-v0 --force",

@@ -264,7 +264,8 @@ def test_a_half_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "BODY_SECONDS", 0.01)
     request = Request({"type": "http", "method": "POST", "headers": [], "path_params": {}}, receive)
-    answer = asyncio.run(module._answer(None, lambda *_: None, str)(request))  # type: ignore[arg-type]
+    place = Folder(Path.cwd())
+    answer = asyncio.run(module._answer(module.Studio(place, Trainings(place)), lambda *_: None, str)(request))
     assert answer.status_code == 400 and b"did not come" in answer.body
 
 

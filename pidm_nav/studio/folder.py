@@ -65,7 +65,7 @@ class Folder:
                 raise ValueError("it is a link: copy the agent into this folder")
             card = msgspec.json.decode(read_bytes(file, MAX_CARD), type=AgentCard)
         except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
-            return {"name": name, "error": str(error)}
+            return {"name": name, "error": self.explain(error)}
         world = WorldRequest(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
         return {
             "name": name,
@@ -74,6 +74,10 @@ class Folder:
             "demos": card.data.episodes,
             "world": world,
         }
+
+    def explain(self, error: Exception) -> str:
+        """Return what an error says, with names of files as the page shows them."""
+        return str(error).replace(f"{self.path}{os.sep}", "")
 
     def demos(self, name: str) -> str:
         """Return what `load_demos` takes for a name in the list of recordings."""
@@ -153,7 +157,7 @@ def _describe(name: str, source: str | Path, changed: int = 0) -> dict[str, Any]
     try:
         dataset = load_demos(source)
     except (ValueError, OSError) as error:
-        return {"name": name, "error": str(error)}
+        return {"name": name, "error": str(error).replace(str(source), name)}
     return {"name": name, "task": dataset.task, "episodes": len(dataset), "failed": dataset.num_failed}
 
 

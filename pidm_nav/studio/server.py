@@ -151,7 +151,7 @@ def _answer(studio: Studio, handler: Callable[..., Any], kind: Any = None) -> Ha
                 given = [content if kind is bytes else msgspec.json.decode(content, type=kind)]
             answered = await asyncio.to_thread(handler, studio, *given, **request.path_params)
         except (ValueError, OSError, ImportError) as error:
-            answered, status = {"error": str(error)}, 400
+            answered, status = {"error": studio.folder.explain(error)}, 400
         except ClientDisconnect:
             return Response(status_code=400)
         return Response(msgspec.json.encode(answered), status, media_type="application/json")
@@ -179,7 +179,7 @@ async def _body(request: Request, upload: bool) -> bytes:
 
 def _play(studio: Studio) -> Callable[[WebSocket], Awaitable[None]]:
     async def play_socket(socket: WebSocket) -> None:
-        async with sockets.conversation(socket) as send:
+        async with sockets.conversation(socket, studio.folder) as send:
             begin = await sockets.first_message(socket, play.Begin)
             async with studio.admission_lock:
                 name, player = await asyncio.to_thread(studio.connect, begin)
@@ -216,7 +216,7 @@ async def _take_over(player: play.PlayerConnection) -> None:
 
 def _watch(studio: Studio) -> Callable[[WebSocket], Awaitable[None]]:
     async def watch_socket(socket: WebSocket) -> None:
-        async with sockets.conversation(socket) as send:
+        async with sockets.conversation(socket, studio.folder) as send:
             request = await sockets.first_message(socket, watch.WatchRequest)
             if studio.watches >= MAX_WATCHES:
                 raise ValueError(f"{MAX_WATCHES} people are watching: wait until one of them stops")

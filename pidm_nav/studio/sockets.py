@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from pidm_nav.studio.folder import Folder
 from pidm_nav.studio.play import PlayerConnection
 from pidm_nav.studio.watch import Watch
 
@@ -21,7 +22,7 @@ Message = TypeVar("Message")
 
 
 @contextlib.asynccontextmanager
-async def conversation(socket: WebSocket) -> AsyncIterator[Sender]:
+async def conversation(socket: WebSocket, folder: Folder) -> AsyncIterator[Sender]:
     """Accept a socket, and end with a sentence where something is wrong."""
     await socket.accept()
 
@@ -34,7 +35,7 @@ async def conversation(socket: WebSocket) -> AsyncIterator[Sender]:
         return
     except (ValueError, OSError, ImportError, KeyError) as error:
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await send({"error": str(error)})
+            await send({"error": folder.explain(error)})
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await socket.close()
 

@@ -9,7 +9,7 @@ const place = (world) => world.map ?? world.task; // maps of one's own are told 
 
 export function startWatch() {
   const form = $("watch-form"), canvas = $("watch-canvas"), board = new Board(canvas), players = [...form.querySelectorAll("[name=player]")];
-  let line = null, setup = null, now = null, agents = [], tasks = [], wanted = null, newest = null, dragged = null, traces = [], previewed = "";
+  let line = null, setup = null, now = null, agents = [], tasks = [], wanted = null, newest = null, trained = null, dragged = null, traces = [], previewed = "";
 
   globalThis.studioWatched = () => now; // for tests and the curious
   const chosen = () => agents.find((agent) => place(agent.world) === form.task.value)?.world ?? { task: form.task.value };
@@ -28,7 +28,7 @@ export function startWatch() {
     const others = [...new Set(agents.map((agent) => agent.world.task))].filter((task) => task !== "custom" && !tasks.some((each) => each.name === task));
     fill(form.task, [...known, ...own, ...others.map((task) => [task, task])]);
     const done = detail.trainings.filter((run) => run.status === "done")[0]?.name;
-    if (done && done !== newest) { newest = done; wanted ??= done; } // what was just trained is watched first
+    if (done && done !== newest) newest = trained = done; // what was just trained is watched first
     select();
     if (!line) choose();
   });
@@ -40,9 +40,9 @@ export function startWatch() {
 
   // Puts the wanted agent, and one of another kind that learned the same, into the form, and begins.
   function select() {
-    const first = agents.find((agent) => agent.name === wanted);
+    const first = agents.find((agent) => agent.name === (wanted ?? trained));
     if (!first || $("watch").hidden) return false;
-    wanted = null;
+    wanted = trained = null;
     form.task.value = place(first.world);
     choose();
     const other = agents.find((agent) => place(agent.world) === place(first.world) && agent.agent !== first.agent);
