@@ -85,7 +85,7 @@ export function startWatch() {
       first: () => ({ ...request, seed: now?.seed }),
       receive: (told) => (told.titles ? begin(told) : update(told)),
       picture: (blob) => drawPicture(canvas, blob),
-      lost: () => say("The connection is lost. This page goes on by itself as soon as it can."),
+      lost: () => say("The connection is lost. The page reconnects by itself."),
       closed: () => { leave(); preview(); },
     });
   };
