@@ -349,6 +349,7 @@ def test_each_players_goals_are_its_own(page: Any) -> None:
           board.goals([{ goals: goals(false, false), kind: "pidm" }, { goals: goals(true, false), kind: "bc" }]);
           board.agent({ x: 799, y: 799 }, "pidm", "a name at the edge");
           board.agent({ x: 799, y: 799 }, "bc", "another at the same place");
+          board.agent({ x: 90, y: 118 }, "third", "beside a goal, which it does not cover");
           return { dots, texts: board.texts };
         }"""
     )

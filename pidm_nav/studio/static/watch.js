@@ -128,7 +128,7 @@ export function startWatch() {
 
   function paint() {
     if (!now || !setup.map) return;
-    const on = (name) => $(`show-${name}`).checked;
+    const on = (name) => $(`show-${name}`).checked, places = [];
     board.begin();
     board.goals(now.players.map((player, index) => ({ goals: readState(player.state).goals, kind: COLORS[index] })));
     now.players.forEach((player, index) => {
@@ -140,10 +140,17 @@ export function startWatch() {
     });
     now.players.forEach((player, index) => {
       const kind = COLORS[index], at = readState(player.state);
-      board.agent(dragged && dragged.index === index ? dragged : at, kind, setup.titles[index]);
-      if (on("action") && player.action) board.arrow(at.x, at.y, player.action[0] * 44, player.action[1] * 44, kind, 4);
-      if (on("future") && player.future) board.ring(player.future, kind);
+      const shown = places[index] = dragged?.index === index ? dragged : at;
+      board.agent(shown, kind);
+      board.reserve(shown.x, shown.y);
+      if (on("action") && player.action) {
+        const [dx, dy] = player.action.map((part) => part * 44);
+        board.arrow(at.x, at.y, dx, dy, kind, 4);
+        for (const part of [.5, 1]) board.reserve(at.x + part * dx, at.y + part * dy, 8);
+      }
+      if (on("future") && player.future) { board.ring(player.future, kind); board.reserve(...player.future); }
     });
+    places.forEach((at, index) => board.write(setup.titles[index], at, COLORS[index], 700));
   }
 
   const stop = () => line?.say({ do: "pause" });
