@@ -202,8 +202,8 @@ def open_folder(folder: Path, manifest: Manifest) -> Manifest:
         merged = {**before, **{part: {**before[part], **now[part]} for part in JOINED}}
         if merged != before or not path.exists():
             write_json(path, merged, indent=1)
-    for place in (folder, folder / JOBS):  # a finished job is never written again, which would remove its lock
-        remove_leftovers(place)
+    for written in (folder, folder / JOBS):  # a finished job is never written again, which would remove its lock
+        remove_leftovers(written)
     return msgspec.convert(merged, Manifest)
 
 
