@@ -44,13 +44,13 @@ def test_a_cache_keeps_what_was_used_last_within_its_bytes():
 def test_maps_of_any_number_leave_bounded_memory():
     free = "#" + "." * 30 + "#"
     arrays = []
-    for number in range(12):  # another map each time, of 4096 x 4096 pixels
+    for number in range(6):  # another map each time, of 4096 x 4096 pixels
         wall = "#" + "." * number + "#" + "." * (29 - number) + "#"
         rows = ["#" * 32, free, "#..A..1" + "." * 24 + "#", free, wall, "#" * 32]
         tables = _push_tables(Layout.parse("\n".join(rows), (4096, 4096)))
         arrays += [weakref.ref(tables.pushes), weakref.ref(tables.solid)]
     size = tables.pushes.nbytes + tables.solid.nbytes
-    assert 12 * size > 2 * CACHE_BYTES  # so that the test means something
+    assert 6 * size > CACHE_BYTES  # so that the test means something
     del tables
     gc.collect()
     assert sum(array.nbytes for each in arrays if (array := each()) is not None) <= CACHE_BYTES
