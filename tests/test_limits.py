@@ -41,6 +41,7 @@ def test_a_cache_keeps_what_was_used_last_within_its_bytes():
     assert not any(result() for _, result in made)
 
 
+@pytest.mark.slow
 def test_maps_of_any_number_leave_bounded_memory():
     free = "#" + "." * 30 + "#"
     arrays = []
