@@ -57,6 +57,14 @@ def _temporary(path: Path) -> Iterator[Path]:
             _remove(temporary)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files and the locks of dead writers, also of those that died after their file was whole."""
+    for lock in folder.glob("..*.tmp*.lock"):
+        temporary = lock.with_name(lock.name[1:].removesuffix(".lock"))
+        with suppress(OSError), only_writer(temporary, "try again"):  # a living writer holds its lock
+            _remove(temporary)
+
+
 def _remove(path: Path) -> None:
     """Remove a file, a folder or a link, but never what a link leads to."""
     with suppress(OSError):

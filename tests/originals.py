@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import threading
 from glob import glob
 from pathlib import Path
@@ -49,6 +50,7 @@ def make_originals(box: Sandbox, folder: Path) -> None:
 
     run("collect", "--task", "zigzag", "--episodes", "3", "--out", "demos/d.npz")
     run("demos", "convert", "demos/d.npz", "minari:fuzz/demos-v0", env={"MINARI_DATASETS_PATH": str(folder / "minari")})
+    run("demos", "convert", "demos/d.npz", "robomimic/d.hdf5")
     (folder / "map").mkdir()
     (folder / "map" / "map.txt").write_text(MAP)
     custom = ["--task", "custom", "--layout", "map/map.txt", "--room-size", "420", "210", "--episodes", "2"]
@@ -57,6 +59,9 @@ def make_originals(box: Sandbox, folder: Path) -> None:
     for kind, options in KINDS.items():
         run("train", "--demos", "demos/d.npz", *options, "--out", f"{kind}/agent")
     run("sweep", "--demos", "demos/d.npz", *SWEEP, "--keep-agents", "kept/agents", "--out", "sweep/results")
+    for name, made in (("train", "bc/agent"), ("sweep", "sweep/results")):
+        (folder / "config" / name).mkdir(parents=True)
+        shutil.copy(folder / made / "run.yaml", folder / "config" / name)
     run("originals:stop_training", str(folder / "demos" / "d.npz"), str(folder / "resume" / "run"))
     pixels = ["--task", "zigzag", "--episodes", "1", "--obs-type", "pixels", "--image-size", "32"]
     run("collect", *pixels, "--out", "pixels/d.npz")
@@ -218,6 +223,13 @@ def read_controls(path: str) -> str:
     from pidm_nav.demos.recorder import controls
 
     return repr(controls.read_controls(path))
+
+
+def read_config(path: str) -> str:
+    """Read the options of a run."""
+    from pidm_nav.commands.config import Config
+
+    return repr(Config(["--config", path]).options)
 
 
 def read_map(path: str) -> str:

@@ -344,9 +344,11 @@ def test_an_impossible_host_is_one_sentence(capsys, host, tmp_path, monkeypatch)
     assert ended.value.code == 2 and "--host is" in capsys.readouterr().err
 
 
-def test_control_c_during_imports_is_a_word(tmp_path):
-    (tmp_path / "gymnasium.py").write_text("import signal; signal.raise_signal(signal.SIGINT)")
+@pytest.mark.parametrize("otherwise", ["", "\nexcept KeyboardInterrupt: raise ImportError('as NumPy does') from None"])
+def test_control_c_during_imports_is_a_word(tmp_path, otherwise):
+    raised = "import signal; signal.raise_signal(signal.SIGINT)"
+    (tmp_path / "gymnasium.py").write_text(f"try: {raised}{otherwise}" if otherwise else raised)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"}
-    code = "from pidm_nav_command import main; main()"
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr) == (130, "stopped\n")
+    for code in ("from pidm_nav_command import main; main()", f"import pidm_nav_command; {raised}"):
+        ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert (ended.returncode, ended.stderr) == (130, "stopped\n")

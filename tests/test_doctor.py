@@ -9,9 +9,10 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
-from pidm_nav import __version__
+from pidm_nav import DemoDataset, Episode, __version__, save_demos
 from pidm_nav.cli import main
 from pidm_nav.commands import doctor
 
@@ -110,8 +111,10 @@ def test_no_display_on_linux_offers_the_studio(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="displays have names on Linux only")
-@pytest.mark.parametrize("words", ["doctor", "play --task maze"])
+@pytest.mark.parametrize("words", ["doctor", "play --task maze", "demos replay d.npz --gif x.gif"])
 def test_libraries_print_nothing_of_their_own(words, tmp_path):
+    steps = Episode(np.zeros((3, 3), np.float32), np.zeros((2, 1), np.float32), np.zeros(2), False, True, 0)
+    save_demos(DemoDataset("Pendulum-v1", (steps,), {}), tmp_path / "d.npz")  # which pygame draws
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG", "SDL", "WAYLAND"))}
     environment |= {"DISPLAY": ":77"}
     command = [sys.executable, "-m", "pidm_nav.cli", *words.split()]

@@ -16,6 +16,7 @@ from pidm_nav.files import (
     atomic_file,
     only_writer,
     read_json,
+    remove_leftovers,
     temporary_folder,
     writable_folder,
     write_bytes,
@@ -168,6 +169,24 @@ def test_what_a_dead_process_left_is_gone_after_the_next_write(tmp_path, start, 
         with temporary_folder(tmp_path) as folder:
             assert names(folder) == []
     assert [name for name in names(tmp_path) if name != "file.txt"] == [".file.txt"]
+
+
+DEAD = "os.replace = lambda *names: (os.rename(*names), os.kill(os.getpid(), 9))"  # killed when the file is whole
+
+
+def test_a_lock_of_a_writer_that_died_after_its_file_was_whole_is_removed(tmp_path, start):
+    assert start(f"{DEAD}\nwrite_text(path, 'whole')", tmp_path / "file.txt").wait() == -9
+    assert names(tmp_path) == ["..file.tmp.txt.lock", "file.txt"] and (tmp_path / "file.txt").read_text() == "whole"
+    kill(held(start(ATOMIC, tmp_path / "half.txt")))
+    living = held(start(ATOMIC, tmp_path / "living.txt"))
+    (tmp_path / "diary").write_text("dear diary")
+    os.symlink(tmp_path / "diary", tmp_path / "..link.tmp.txt.lock")
+    remove_leftovers(tmp_path)
+    its_own = ["..living.tmp.txt.lock", ".living.tmp.txt"]
+    assert names(tmp_path) == sorted([*its_own, "..link.tmp.txt.lock", "diary", "file.txt"])
+    assert (tmp_path / "diary").read_text() == "dear diary"
+    living.communicate("go on\n")
+    assert (tmp_path / "living.txt").read_text() == "its own"
 
 
 @pytest.mark.parametrize("code", [ATOMIC, FOLDER])

@@ -82,6 +82,7 @@ READERS = {
     "paper": Reader("paper", ON_DEMOS, "read_demos {0}", r"npz", weight=4),
     "pixels": Reader("pixels", ("demos info {0}", "demos replay {0} --gif x.gif"), "read_demos {0}", r"npz", weight=1),
     "minari": Reader("minari", ON_DEMOS, "read_demos {0}", weight=4, env=STORE),
+    "robomimic": Reader("robomimic", ON_DEMOS, "read_demos {0}", weight=3),
     **{
         kind: Reader(
             kind,
@@ -112,6 +113,13 @@ READERS = {
         also=("demos",),
         weight=1,
     ),
+    "config": Reader(
+        "config",
+        ("train --config config/train/run.yaml --out run", "sweep --config config/sweep/run.yaml --out results"),
+        "read_config {0}",
+        also=("demos",),
+        weight=3,
+    ),
     "mapping": Reader("mapping", ("record --list-controllers --mapping {0}",), "read_controls {0}", weight=2),
     "map": Reader(
         "map",
@@ -126,6 +134,7 @@ READERS = {
 }
 NAMED = {"paper": "paper/walks", "minari": "minari:fuzz/demos-v0", "map": "map/map.txt", "resume": "resume/run"}
 NAMED |= {"sweep": "sweep/results", "kept": "kept/agents", "mapping": "mapping/mapping.json"}
+NAMED |= {"robomimic": "robomimic/d.hdf5", "config": "config/train/run.yaml"}
 NAMED |= {"quickstart": "quickstart", "custom npz": "custom/d.npz", "npz": "demos/d.npz"}
 NAMED |= {name: f"{name}/d.npz" for name in ("compact", "pixels")}
 NAMED |= {name: f"{name}/agent" for name in (*KINDS, "frozen")}

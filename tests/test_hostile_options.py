@@ -1,10 +1,12 @@
 """Every numeric option of every command, with numbers that nobody means: a sentence and exit code 2, or it works.
 
 The options are found in the dataclasses of the commands, so that a new one is tested without a word here.
+PIDM_NAV_OPTIONS_SEED draws other numbers and spellings for the slow tests.
 """
 
 import dataclasses
 import faulthandler
+import os
 import random
 import signal
 import sys
@@ -26,6 +28,24 @@ resource = pytest.importorskip("resource", reason="limits on processes need Unix
 
 WHOLE = ("-1", "0", "99999999999999999999")
 OTHERS = ("nan", "inf", "1e308", "1e-320")  # for whole numbers, these are refused while they are read
+SPELLINGS = (
+    "-inf",
+    "NaN",
+    "+0",
+    "-0",
+    "0x10",
+    "1_0",
+    "\u0663",
+    "",
+    "1,5",
+    "\u00bd",
+    "1e",
+    "--1",
+    "1 2",
+    "\u22121",
+    "e",
+    "1/2",
+)
 AGENTS = ("bc", "pidm", "retrieval-bc")
 LONG = ("quickstart", "analyze theory")  # commands that cannot do less than a few seconds of work
 MOST_SECONDS = 20
@@ -81,9 +101,17 @@ def numeric_options(form: Any) -> Iterator[tuple[str, int, tuple[str, ...]]]:
             yield f"--{each.name.replace('_', '-')}", len(get_args(kind)) if pair else 1, sensible
 
 
+def hostile_values(rng: random.Random) -> tuple[str, ...]:
+    """Draw numbers that are far too small or too large, and spellings that may or may not be numbers."""
+    whole = [f"-{rng.randrange(1, 10 ** rng.randint(1, 30))}", str(rng.randrange(10**18, 10 ** rng.randint(19, 60)))]
+    parts = [f"{rng.uniform(-10, 10):.3f}e{rng.choice('+-')}{rng.randint(100, 400)}" for _ in range(3)]
+    return (*whole, *parts, *rng.sample(SPELLINGS, 2))
+
+
 def cases() -> Iterator[Any]:
     """Yield every command with every numeric option and every hostile value; all but a few are slow."""
-    rng = random.Random(0)
+    rng, seed = random.Random(0), os.environ.get("PIDM_NAV_OPTIONS_SEED")
+    drawn = random.Random(seed)
     for words in COMMANDS:
         command = load_command(words)
         tested = set()
@@ -92,7 +120,7 @@ def cases() -> Iterator[Any]:
             form = command.form([*chosen, "--demos", "maze/human-like"]) if agent else command
             for option, count, hostile in numeric_options(form):
                 often = ("-1",) if words in LONG else rng.sample(hostile, 2)
-                for value in WHOLE + OTHERS:
+                for value in hostile_values(drawn) if seed else WHOLE + OTHERS:
                     slow = value not in often or option in tested
                     marks = [pytest.mark.slow] if slow else []
                     name = "-".join([words.replace(" ", "-"), *chosen[1:], option[2:], value])

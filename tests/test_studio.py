@@ -31,7 +31,7 @@ def agents(server: Server) -> list[str]:
         "play": True,
     }
     names = server.ask("/api/trainings", asked)["started"]
-    assert "trainings are running" in server.refusal("/api/trainings", asked)[1]
+    assert "training runs are active" in server.refusal("/api/trainings", asked)[1]
     for name in names:
         run = wait_for(server, name)
         assert run["status"] == "done", run

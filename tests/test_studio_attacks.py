@@ -214,7 +214,7 @@ def test_orders_that_wait_have_a_limit() -> None:
     from pidm_nav.studio.watch import MAX_ORDERS, Order, Watch, WatchRequest
 
     watched = Watch(WatchRequest(WorldRequest("maze"), ("astar",)), Folder(Path.cwd()))
-    with pytest.raises(ValueError, match="more was asked for"):
+    with pytest.raises(ValueError, match="too many requests"):
         for _ in range(MAX_ORDERS + 1):
             watched.receive(Order(do="step"))
     watched.close()
@@ -264,8 +264,9 @@ def test_a_half_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "BODY_SECONDS", 0.01)
     request = Request({"type": "http", "method": "POST", "headers": [], "path_params": {}}, receive)
-    answer = asyncio.run(module._answer(None, lambda *_: None, str)(request))  # type: ignore[arg-type]
-    assert answer.status_code == 400 and b"did not come" in answer.body
+    place = Folder(Path.cwd())
+    answer = asyncio.run(module._answer(module.Studio(place, Trainings(place)), lambda *_: None, str)(request))
+    assert answer.status_code == 400 and b"did not arrive" in answer.body
 
 
 def test_a_canceled_step_is_waited_for() -> None:

@@ -228,6 +228,21 @@ def test_what_was_recorded_is_trained_on_and_watched(browser: Any, tmp_path: Pat
     server.close()
 
 
+def test_watch_opens_with_what_was_trained_last(browser: Any, tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    train_briefly(server)
+    with opened(browser, server) as page:  # which has heard of the first run, and has not shown it
+        asked = {"agents": ["retrieval-bc"], "demos": "zigzag/astar"}
+        (name,) = server.ask("/api/trainings", asked)["started"]
+        assert wait_for(server, name)["status"] == "done"
+        page.click("#tab-train")
+        page.wait_for_selector(f".run:has-text('{name}')")
+        page.click("#tab-watch")
+        page.wait_for_function("() => studioWatched() !== null")
+        assert page.input_value("#watch-form [name=task]") == "zigzag"
+    server.close()
+
+
 # ---- everything in sight
 
 
@@ -248,6 +263,62 @@ def test_on_a_laptop_nothing_needed_is_below_the_fold(browser: Any, server: Serv
         watch(page, "maze", "maze/pidm", "maze/bc", "astar")
         page.wait_for_function("() => studioWatched()?.players.length === 3")
         assert max(bottoms(page, "#watch button, #watch input, #watch canvas, #scores li")) <= 768
+
+
+@pytest.mark.parametrize("screen", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_start_train_and_what_is_wrong_are_in_sight(browser: Any, server: Server, folder: Path, screen: Any) -> None:
+    high = screen["viewport"]["height"]
+    (folder / "broken.npz").write_bytes(b"no demonstrations")
+    whole = load_demos("zigzag/astar")[:2]
+    save_demos(replace(whole, episodes=(whole[0], whole[1].cut(0, 30))), folder / "halves.npz")
+    with opened(browser, server, **screen) as page:
+        assert max(bottoms(page, "#start")) <= high
+        page.select_option("#play-form [name=task]", "custom")
+        page.fill("[name=map]", "###")
+        page.wait_for_selector("#alert:has-text('The map')")
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        assert 0 < bottoms(page, "#alert")[0] <= high
+        page.evaluate("scrollTo(0, 0)")
+        assert max(bottoms(page, "#play-canvas")) <= high
+        page.select_option("#play-form [name=task]", "maze")
+        page.fill("[name=file]", "broken.npz")
+        page.click("#start")
+        page.wait_for_selector("#alert:has-text('broken.npz')")
+        assert str(folder) not in page.inner_text("#alert")
+        page.click("#tab-train")
+        page.wait_for_selector("#main-agents input")
+        page.select_option("#train-form [name=demos]", "halves.npz")
+        page.click("#train-form > details summary")
+        assert "failed" in page.inner_text("#failed-demos")
+        assert max(bottoms(page, "#train-form > button")) <= high or screen is PHONE  # where one scrolls
+        assert "broken.npz" in page.inner_text("#skipped") and str(folder) not in page.inner_text("#skipped")
+
+
+@pytest.mark.parametrize("screen", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_a_chart_has_room_for_its_numbers(browser: Any, server: Server, screen: Any) -> None:
+    with opened(browser, server, **screen) as page:
+        outside = page.evaluate(
+            """async () => {
+              const { chart } = await import("/static/chart.js");
+              const card = document.createElement("div");
+              card.className = "run";
+              document.getElementById("train").hidden = false;
+              document.getElementById("runs").replaceChildren(card);
+              const outside = [];
+              for (const loss of [4.56e-5, 1.23e-10, 0.00123, 0.123, 98.7, 12345]) {
+                const curves = { loss: [[1, loss], [9, loss * 3]], scores: [[9, -1234]], metric: "return" };
+                const svg = chart({ agent: "bc", steps: 20000, ...curves }, ""), view = svg.viewBox.baseVal;
+                card.replaceChildren(svg);
+                for (const text of svg.querySelectorAll("text")) {
+                  const { x, y, width, height } = text.getBBox();
+                  const inside = x >= 0 && y >= 0 && x + width <= view.width && y + height <= view.height;
+                  if (!inside) outside.push(text.textContent);
+                }
+              }
+              return outside;
+            }"""
+        )
+        assert not outside
 
 
 def test_on_a_phone_scores_and_pause_are_beside_the_map_and_no_keys_are_named(browser: Any, server: Server) -> None:
@@ -278,6 +349,7 @@ def test_each_players_goals_are_its_own(page: Any) -> None:
           board.goals([{ goals: goals(false, false), kind: "pidm" }, { goals: goals(true, false), kind: "bc" }]);
           board.agent({ x: 799, y: 799 }, "pidm", "a name at the edge");
           board.agent({ x: 799, y: 799 }, "bc", "another at the same place");
+          board.agent({ x: 90, y: 118 }, "third", "beside a goal, which it does not cover");
           return { dots, texts: board.texts };
         }"""
     )
@@ -324,6 +396,11 @@ def test_the_page_says_how_many_demonstrations_failed(page: Any, folder: Path) -
     assert "1 of 3 failed: PIDM leaves them out" in page.inner_text("#failed-demos")
     page.select_option("#train-form [name=demos]", "maze/astar")
     assert page.is_hidden("#failed-demos")
+    save_demos(replace(whole, episodes=(whole[1].cut(0, 30),)), folder / "failed.npz")
+    page.click("#tab-train")
+    page.wait_for_selector("#train-form [name=demos] option[value='failed.npz']", state="attached")
+    page.select_option("#train-form [name=demos]", "failed.npz")
+    assert "None of these reaches all goals" in page.inner_text("#failed-demos")
 
 
 def test_a_recording_is_looked_into_and_edited(page: Any, folder: Path) -> None:

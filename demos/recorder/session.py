@@ -103,7 +103,7 @@ class Session:
     def meanings(self) -> dict[Command, str]:
         """Return what the commands do now; one that does nothing has an empty text."""
         begun = self.person.steps > 0
-        pause = "go on" if self.phase == "paused" else "pause" if begun or self.rules.countdown else ""
+        pause = "resume" if self.phase == "paused" else "pause" if begun or self.rules.countdown else ""
         if self.phase == "waiting":
             return {"pause": "", "redo": "start over", "finish": "", "quit": "quit"}
         if not begun:

@@ -22,7 +22,7 @@ import numpy as np
 
 from pidm_nav.demos.dataset import Summary
 from pidm_nav.experiments.curves import Curve
-from pidm_nav.files import only_writer, writable_folder, write_json
+from pidm_nav.files import only_writer, remove_leftovers, writable_folder, write_json
 from pidm_nav.statistics import equivalence_p, estimate_mean, holm
 from pidm_nav.tasks import TASKS, Metric
 
@@ -202,6 +202,8 @@ def open_folder(folder: Path, manifest: Manifest) -> Manifest:
         merged = {**before, **{part: {**before[part], **now[part]} for part in JOINED}}
         if merged != before or not path.exists():
             write_json(path, merged, indent=1)
+    for written in (folder, folder / JOBS):  # a finished job is never written again, which would remove its lock
+        remove_leftovers(written)
     return msgspec.convert(merged, Manifest)
 
 

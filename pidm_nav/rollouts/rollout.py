@@ -6,6 +6,7 @@ of a Gymnasium vector environment, thousands at once in 2D, one at a time in 3D.
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -120,6 +121,7 @@ class Rollout:
     def picture(self, row: int) -> NDArray[np.uint8]:
         """Return the picture of a row in an environment that was made with `render_mode="rgb_array"`."""
         envs = getattr(self.env.unwrapped, "envs", None)
+        os.environ.setdefault("XDG_RUNTIME_DIR", os.devnull)  # or SDL, which some draw with, misses it aloud
         frame = envs[row].render() if envs else (self.env.render() or {row: None})[row]
         if frame is None:
             raise ValueError(f"{self.env} draws no pictures: make it with render_mode='rgb_array'")

@@ -1,4 +1,4 @@
-"""Who may use the studio: requests with its token, under a name of this machine, and from none but its own pages."""
+"""Access to the studio: every request needs the token, a host name of this machine, and no other site's origin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADERS = {
 
 
 class Guard:
-    """Middleware that refuses what has no token, other sites' pages, and names that are not this machine's.
+    """Middleware that refuses requests without the token, from other sites' pages, or to other host names.
 
     Another site could point a name of its own at this machine, so that its pages count as ours; a number cannot be
     pointed anywhere.
@@ -60,7 +60,7 @@ class Guard:
         host, origin = connection.headers.get("host", ""), connection.headers.get("origin")
         name = _host_name(host)
         if name is None or not (name in self.names or _is_number(name)):
-            return "That is no name of this machine: open the printed link, or give the name as --host."
+            return "This host name is not this machine's: open the printed link, or start the studio with --host NAME."
         if not any(
             secrets.compare_digest(each.encode(), self.token.encode())
             for each in (given, connection.cookies.get(_cookie(connection), ""))

@@ -1,4 +1,4 @@
-"""What the working folder holds: recordings, agents and maps, and which names a page may ask for."""
+"""The working folder: its recordings, agents and maps, and the names that a page may ask for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_MAP = 20_000  # characters of a map
 MAX_ROOM = 2048  # pixels of a room along one side
 PACKAGED = [f"{task}/{kind}" for task in PAPER_TASKS for kind in ("human-like", "astar")]
 NAME = re.compile(r"\w[\w .()-]{0,99}")
-RUN_FILES = re.compile(  # what a training writes
+RUN_FILES = re.compile(  # what a training run writes
     r"agent\.json|(weights-\w+|training)\.safetensors|losses\.jsonl|run\.yaml|\..*|checkpoints|tensorboard|unfinished"
 )
 
@@ -65,7 +65,7 @@ class Folder:
                 raise ValueError("it is a link: copy the agent into this folder")
             card = msgspec.json.decode(read_bytes(file, MAX_CARD), type=AgentCard)
         except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
-            return {"name": name, "error": str(error)}
+            return {"name": name, "error": self.explain(error)}
         world = WorldRequest(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
         return {
             "name": name,
@@ -74,6 +74,10 @@ class Folder:
             "demos": card.data.episodes,
             "world": world,
         }
+
+    def explain(self, error: Exception) -> str:
+        """Return what an error says, with names of files as the page shows them."""
+        return str(error).replace(f"{self.path}{os.sep}", "")
 
     def demos(self, name: str) -> str:
         """Return what `load_demos` takes for a name in the list of recordings."""
@@ -94,56 +98,59 @@ class Folder:
     def file(self, name: str) -> Path:
         """Return a file of demonstrations in this folder, which may not exist yet."""
         if not NAME.fullmatch(name) or not name.endswith(".npz"):
-            raise ValueError(f"'{name}' is no name for a recording: use letters and digits, and .npz at the end")
+            raise ValueError(f"'{name}' is not a valid name for a recording: use letters and digits, and end in .npz")
         path = self.path / name
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise FileNotFoundError(f"'{name}' is a link or not a file: choose another name")
+            raise FileNotFoundError(f"'{name}' is a link, or not a regular file: choose another name")
         return path
 
     def new_run(self, task: str, agent: str, demos: int) -> Path:
-        """Make a folder for a training, which did not exist before."""
+        """Make a new folder for a training run."""
         start = re.sub(r"[^\w.-]+", "-", f"{task}-{agent}-{demos}").lstrip("-.")
         for number in range(1, 10_000):
             path = self.run(f"runs/{start}-{number}"[:200])
             if not path.exists():
                 path.mkdir(parents=True)
                 return path
-        raise FileExistsError(f"there are 9,999 trainings called {start}: delete some")
+        raise FileExistsError(f"there are 9,999 training runs called {start}: delete some")
 
     def run(self, name: str) -> Path:
-        """Return the folder of a training."""
+        """Return the folder of a training run."""
         runs, _, last = name.partition("/")
         path = self.path / "runs" / last
         if runs != "runs" or not NAME.fullmatch(last) or path.resolve() != path:
-            raise ValueError(f"'{name}' is no folder for a training: give runs/NAME, with letters and digits")
+            raise ValueError(f"'{name}' is not a valid name for a training run: give runs/NAME, in letters and digits")
         return path
 
     def rename_run(self, name: str, new: str) -> str:
-        """Rename a training's folder; no other one is replaced."""
+        """Rename a training run's folder; no other folder is replaced."""
         path, target = self.run(name), self.run(new)
         if not path.is_dir():
-            raise FileNotFoundError(f"there is no training '{name}': choose one from the list")
+            raise FileNotFoundError(f"there is no training run '{name}': choose one from the list")
         if target.exists():
             raise FileExistsError(f"there is a '{new}' already: choose another name")
         path.rename(target)
         return new
 
     def delete_run(self, name: str) -> None:
-        """Delete what a training wrote, and its folder if nothing else is in it."""
+        """Delete the files of a training run, and its folder if nothing else is in it."""
         path = self.run(name)
         for each in path.iterdir():
             if RUN_FILES.fullmatch(each.name):
                 shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         if others := [each.name for each in path.iterdir()]:
-            raise OSError(f"'{name}' also holds {', '.join(others[:3])}, which no training wrote: that stays")
+            raise OSError(f"'{name}' also holds {', '.join(others[:3])}, which training did not write: it stays")
         path.rmdir()
 
 
 def _list_recording(file: Path, status: os.stat_result) -> dict[str, Any]:
     if not stat.S_ISREG(status.st_mode):
-        return {"name": file.name, "error": "it is a link or not a file"}
+        return {"name": file.name, "error": "it is a link, or not a regular file"}
     if status.st_size > MAX_RECORDING:
-        return {"name": file.name, "error": f"it has {status.st_size:,} bytes, and the studio reads {MAX_RECORDING:,}"}
+        return {
+            "name": file.name,
+            "error": f"it has {status.st_size:,} bytes: at most {MAX_RECORDING:,} are read",
+        }
     return _describe(file.name, file, status.st_mtime_ns)
 
 
@@ -153,7 +160,7 @@ def _describe(name: str, source: str | Path, changed: int = 0) -> dict[str, Any]
     try:
         dataset = load_demos(source)
     except (ValueError, OSError) as error:
-        return {"name": name, "error": str(error)}
+        return {"name": name, "error": str(error).replace(str(source), name)}
     return {"name": name, "task": dataset.task, "episodes": len(dataset), "failed": dataset.num_failed}
 
 

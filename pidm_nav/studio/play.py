@@ -46,7 +46,7 @@ BUTTON_NUMBERS = {  # of the standard gamepad of browsers
 
 
 class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ask for a session, or for the one that was left; where that is gone, a new one goes on with the same file."""
+    """Ask for a session, or for the one that was left; if that is gone, a new session continues with the same file."""
 
     world: WorldRequest | None = None
     file: str | None = None  # where episodes are kept; None plays without recording

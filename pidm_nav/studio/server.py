@@ -151,7 +151,7 @@ def _answer(studio: Studio, handler: Callable[..., Any], kind: Any = None) -> Ha
                 given = [content if kind is bytes else msgspec.json.decode(content, type=kind)]
             answered = await asyncio.to_thread(handler, studio, *given, **request.path_params)
         except (ValueError, OSError, ImportError) as error:
-            answered, status = {"error": str(error)}, 400
+            answered, status = {"error": studio.folder.explain(error)}, 400
         except ClientDisconnect:
             return Response(status_code=400)
         return Response(msgspec.json.encode(answered), status, media_type="application/json")
@@ -160,7 +160,7 @@ def _answer(studio: Studio, handler: Callable[..., Any], kind: Any = None) -> Ha
 
 
 async def _body(request: Request, upload: bool) -> bytes:
-    """Read a request's body, up to a number of bytes; who stops sending is not waited for."""
+    """Read a request's body, of limited size and within a limited time."""
     most, seconds = (recordings.MAX_UPLOAD, UPLOAD_SECONDS) if upload else (MAX_MESSAGE, BODY_SECONDS)
 
     async def read() -> bytes:
@@ -168,18 +168,18 @@ async def _body(request: Request, upload: bool) -> bytes:
         async for part in request.stream():
             content += part
             if len(content) > most:
-                raise ValueError(f"that is more than {most:,} bytes: send less")
+                raise ValueError(f"the request has more than {most:,} bytes: send less")
         return bytes(content)
 
     try:
         return await asyncio.wait_for(read(), seconds)
     except asyncio.TimeoutError:
-        raise ValueError("the rest of the request did not come: send it again") from None
+        raise ValueError("the rest of the request did not arrive in time: send it again") from None
 
 
 def _play(studio: Studio) -> Callable[[WebSocket], Awaitable[None]]:
     async def play_socket(socket: WebSocket) -> None:
-        async with sockets.conversation(socket) as send:
+        async with sockets.conversation(socket, studio.folder) as send:
             begin = await sockets.first_message(socket, play.Begin)
             async with studio.admission_lock:
                 name, player = await asyncio.to_thread(studio.connect, begin)
@@ -190,7 +190,7 @@ def _play(studio: Studio) -> Callable[[WebSocket], Awaitable[None]]:
                 await send({"session": name, **player.setup()})
                 await sockets.listen(socket, play.Input, player.receive, stepping)
                 if player.stepping is not stepping:
-                    raise ValueError("this session goes on in another tab")
+                    raise ValueError("this session continues in another tab")
             finally:
                 if player.stepping is stepping:
                     await sockets.end(stepping)
@@ -206,7 +206,7 @@ async def _take_over(player: play.PlayerConnection) -> None:
     waited = 0.0
     while not player.silent:
         if waited > play.SILENCE:
-            raise ValueError("this session is open in another tab: go on there")
+            raise ValueError("this session is open in another tab: continue there")
         await asyncio.sleep(0.1)
         waited += 0.1
     if (stepping := player.stepping) is not None:
@@ -216,7 +216,7 @@ async def _take_over(player: play.PlayerConnection) -> None:
 
 def _watch(studio: Studio) -> Callable[[WebSocket], Awaitable[None]]:
     async def watch_socket(socket: WebSocket) -> None:
-        async with sockets.conversation(socket) as send:
+        async with sockets.conversation(socket, studio.folder) as send:
             request = await sockets.first_message(socket, watch.WatchRequest)
             if studio.watches >= MAX_WATCHES:
                 raise ValueError(f"{MAX_WATCHES} people are watching: wait until one of them stops")

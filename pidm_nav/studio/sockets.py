@@ -1,4 +1,4 @@
-"""Sockets of pages that play or watch: what is stepped at the person's speed, and what is said meanwhile."""
+"""WebSockets of pages that play or watch: steps at the person's speed, and messages meanwhile."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from pidm_nav.studio.folder import Folder
 from pidm_nav.studio.play import PlayerConnection
 from pidm_nav.studio.watch import Watch
 
@@ -21,8 +22,8 @@ Message = TypeVar("Message")
 
 
 @contextlib.asynccontextmanager
-async def conversation(socket: WebSocket) -> AsyncIterator[Sender]:
-    """Accept a socket, and end with a sentence where something is wrong."""
+async def conversation(socket: WebSocket, folder: Folder) -> AsyncIterator[Sender]:
+    """Accept a socket; an error is sent to the page as a sentence."""
     await socket.accept()
 
     async def send(content: Any) -> None:
@@ -34,7 +35,7 @@ async def conversation(socket: WebSocket) -> AsyncIterator[Sender]:
         return
     except (ValueError, OSError, ImportError, KeyError) as error:
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await send({"error": str(error)})
+            await send({"error": folder.explain(error)})
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await socket.close()
 
@@ -44,7 +45,7 @@ async def first_message(socket: WebSocket, kind: type[Message]) -> Message:
     try:
         text = await asyncio.wait_for(socket.receive_text(), FIRST_WORD)
     except asyncio.TimeoutError:
-        raise ValueError("nothing was asked for: reload the page") from None
+        raise ValueError("the page sent no request in time: reload it") from None
     return msgspec.json.decode(text, type=kind)
 
 
@@ -68,7 +69,7 @@ async def run(show: PlayerConnection | Watch, socket: WebSocket, send: Sender) -
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Let others go on meanwhile; whoever is canceled still waits for the end, so that nothing is stepped twice."""
+    """Run work in a thread; a canceled caller still waits for its end, so that nothing is stepped twice."""
     task = asyncio.create_task(asyncio.to_thread(work))
     canceled = False
     while not task.done():

@@ -40,7 +40,7 @@ class TrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class Run:
-    """One training: its process, its folder and how it ended."""
+    """A training run: its process, its folder and how it ended."""
 
     name: str
     agent: str
@@ -118,7 +118,7 @@ class Trainings:
             running = sum(run.running for run in self.runs)
             if not request.agents or running + len(request.agents) > MAX_RUNNING:
                 raise ValueError(
-                    f"{running} of {MAX_RUNNING} trainings are running, and {len(request.agents)} more are asked for: "
+                    f"{running} of {MAX_RUNNING} training runs are active, and {len(request.agents)} more requested: "
                     "wait for them, or stop one"
                 )
             # the data say which task it is, and what cannot be trained is refused before anything is started
@@ -144,12 +144,12 @@ class Trainings:
         return name
 
     def stop(self, name: str) -> None:
-        """Stop a training by the name of its folder."""
+        """Stop a training run by the name of its folder."""
         with self.lock:
             self._find(name).stop()
 
     def rename(self, name: str, new: str) -> str:
-        """Rename a training that has ended, of this server or an earlier one."""
+        """Rename a training run that has ended, of this server or an earlier one."""
         with self.lock:
             run = self._ended(name)
             self.folder.rename_run(name, new)
@@ -158,7 +158,7 @@ class Trainings:
             return new
 
     def delete(self, name: str) -> None:
-        """Delete a training that has ended, of this server or an earlier one."""
+        """Delete a training run that has ended, of this server or an earlier one."""
         with self.lock:
             run = self._ended(name)
             self.folder.delete_run(name)
@@ -175,7 +175,7 @@ class Trainings:
         for run in self.runs:
             if run.name == name:
                 return run
-        raise ValueError(f"there is no training '{name}': choose one from the list")
+        raise ValueError(f"there is no training run '{name}': choose one from the list")
 
     def report(self) -> list[dict[str, Any]]:
         """Return all training runs, the newest first."""
@@ -183,7 +183,7 @@ class Trainings:
             return [run.report() for run in reversed(self.runs)]
 
     def close(self) -> None:
-        """End all that run."""
+        """End all training runs."""
         for run in self.runs:
             run.stop()
         for run in self.runs:

@@ -1,4 +1,4 @@
-"""Policies that play the same episode side by side, with what they think drawn beside what they do."""
+"""Policies that play the same episode side by side, with their predictions and next actions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the person does while watching."""
+    """What the person asks for while watching."""
 
     do: Literal["play", "pause", "step", "restart", "place"] | None = None
     speed: float | None = None
@@ -75,7 +75,7 @@ class CachedPolicy:
             self._decided = self.policy.predict(seen, rollout.memory, rollout.steps == 0, True)
         action, _ = self._decided
         told = {"action": np.round(action[0], 3).tolist()}
-        if seen.ndim != 2:  # what a policy that sees pictures thinks cannot be drawn
+        if seen.ndim != 2:  # what a policy predicts from images cannot be drawn
             return told
         predictor = getattr(self.policy, "predictor", None)
         begins = rollout.steps == 0
@@ -151,7 +151,7 @@ class Watch:
     def receive(self, order: Order) -> None:
         """Take in what the person asks for."""
         if len(self.orders) >= MAX_ORDERS:
-            raise ValueError("more was asked for than can be done: watch again, and slower")
+            raise ValueError("too many requests are waiting: watch again, at a lower speed")
         self.orders.append(order)
 
     def _obey(self, order: Order) -> None:

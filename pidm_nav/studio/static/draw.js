@@ -43,7 +43,7 @@ export class Board {
       this.backdrop = this.drawWalls(width, height);
     }
     const pen = this.pen = this.canvas.getContext("2d");
-    this.texts = []; // where texts are: left, top, right, bottom
+    this.texts = []; // where texts, and marks that they avoid, are: left, top, right, bottom
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.drawImage(this.backdrop, 0, 0);
     pen.setTransform(this.scale, 0, 0, this.scale, 0, 0);
@@ -71,6 +71,7 @@ export class Board {
   // The goals of one player, or of several, each with a color: a dot per player shows who has reached a goal.
   goals(players) {
     const [{ goals }] = players;
+    for (const { x, y } of goals) this.texts.push([x - 13, y - 10, x + 13, y + 22]);
     goals.forEach((goal, index) => {
       const reached = players.every((player) => player.goals[index].reached);
       const waiting = players.filter((player) => player.goals.findIndex((each) => !each.reached) === index);
@@ -116,7 +117,10 @@ export class Board {
     if (label) this.write(label, { x, y }, kind, 700);
   }
 
-  // A text beside a place: within the room, and where no other text is yet.
+  // Keeps texts away from what is drawn around a place.
+  reserve(x, y, half = 12) { this.texts.push([x - half, y - half, x + half, y + half]); }
+
+  // A text beside a place: within the room, and where neither another text nor a mark is.
   write(text, { x, y }, kind, weight) {
     const pen = this.pen, [wide, high] = this.map.room;
     const height = Math.max(18, 13 * wide / this.canvas.clientWidth); // to be read on a phone too

@@ -16,7 +16,7 @@ export function write(element, text) {
 }
 
 export function complain(text) {
-  write($("alert"), text);
+  write($("alert"), text.charAt(0).toUpperCase() + text.slice(1));
   $("alert").hidden = !text;
 }
 

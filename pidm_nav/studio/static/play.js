@@ -11,7 +11,7 @@ const WALK = touchScreen
 const TURN = touchScreen
   ? "The left half of the picture walks, the right half turns."
   : "Walk with W A S D or the arrow keys, turn with J and L, look up and down with I and K. On a gamepad the left stick walks and the right one turns.";
-const GO_ON = touchScreen ? "Paused. Tap Go on." : "Paused. Press P or Start to go on.";
+const RESUME = touchScreen ? "Paused. Tap Resume." : "Paused. Press P or Start to resume.";
 const CHOOSE = "Choose a task and press Start.";
 const EXAMPLE = ["####################", "#..................#", "#..A.......#.......#", "#..........#...1...#", "#..........#.......#", "#....#######.......#", "#..................#", "#..................#", "#....2.......#.....#", "#............#..3..#", "#............#.....#", "####################"].join("\n");
 
@@ -91,7 +91,7 @@ export function startPlay() {
       first: () => ({ ...JSON.parse(sessionStorage.begin), resume: sessionStorage.session ?? null }),
       receive: (told) => (told.session ? begin(told) : update(told)),
       picture: (blob) => drawPicture(canvas, blob),
-      lost: () => say("The connection is lost. Your episode is paused, what was kept is safe, and this page goes on by itself as soon as it can."),
+      lost: () => say("The connection is lost. The episode is paused, and kept episodes are saved. The page reconnects by itself."),
       closed: finish,
     });
   }
@@ -149,7 +149,7 @@ export function startPlay() {
     write($("device"), input.device);
     showCommands(told.meanings);
     const message = told.message.replace(/\.$/, "");
-    const waiting = { ready: "Move to begin.", paused: GO_ON }[told.phase];
+    const waiting = { ready: "Move to begin.", paused: RESUME }[told.phase];
     say(waiting ? [message, waiting].filter(Boolean).join(". ") : "");
   }
 

@@ -28,7 +28,7 @@ export function startReview() {
     } catch (error) { rows.replaceChildren(); return complain(error.message); }
     board.use(listed.map);
     if (listed.map) paint(); else board.clear();
-    say(listed.map ? "Choose an episode." : `Episodes of ${listed.task} are not drawn here.`);
+    say(listed.map ? "Choose an episode." : `Episodes of ${listed.task} are not drawn here. The command pidm-nav demos replay makes a video of one.`);
     rows.replaceChildren(...listed.episodes.map((episode, number) => {
       const button = make("button", { textContent: number, className: "link" });
       button.setAttribute("aria-label", `Show episode ${number}`);

@@ -1,6 +1,6 @@
 // Train agents on demonstrations, watch their curves grow, and keep order among the runs.
 import { $, ask, complain, fill, make, refresh, show, write } from "./page.js";
-import { METRICS, chart } from "./chart.js";
+import { METRICS, brief, chart } from "./chart.js";
 
 const USUAL = ["bc", "pidm"]; // what is compared unless somebody chooses otherwise
 const STATES = { running: "training…", done: "ready", stopped: "stopped", failed: "failed", earlier: "ready" };
@@ -23,7 +23,8 @@ export function startTrain() {
     if (!demos) return;
     form.num_demos.max = demos.episodes; form.num_demos.value = Math.min(form.num_demos.value, demos.episodes);
     $("failed-demos").hidden = !demos.failed;
-    write($("failed-demos"), demos.failed ? `${demos.failed} of ${demos.episodes} failed: PIDM leaves them out, and BC learns from them up to the last goal they reach. Drop or trim them under Review.` : "");
+    const some = `${demos.failed} of ${demos.episodes} failed: PIDM leaves them out, and BC learns from them up to the last goal they reach. Drop or trim them under Review.`;
+    write($("failed-demos"), demos.failed < demos.episodes ? some : "None of these reaches all goals, so they are used as they are. Record some that do.");
   };
   // Own recordings are used whole.
   const pick = (name) => {
@@ -141,7 +142,7 @@ export function startTrain() {
     return [
       run.status === "running" && `step ${run.step.toLocaleString("en")} of ${run.steps.toLocaleString("en")}`,
       left !== null && (left < 90 ? `${Math.ceil(left)} s left` : `${Math.ceil(left / 60)} min left`),
-      loss && `loss ${loss[1].toPrecision(2)}`,
+      loss && `loss ${brief(loss[1])}`,
       score && `${METRICS[run.metric].name} ${METRICS[run.metric].text(score[1])}`,
     ].filter(Boolean).join(" · ");
   }

@@ -9,7 +9,7 @@ const place = (world) => world.map ?? world.task; // maps of one's own are told 
 
 export function startWatch() {
   const form = $("watch-form"), canvas = $("watch-canvas"), board = new Board(canvas), players = [...form.querySelectorAll("[name=player]")];
-  let line = null, setup = null, now = null, agents = [], tasks = [], wanted = null, newest = null, dragged = null, traces = [], previewed = "";
+  let line = null, setup = null, now = null, agents = [], tasks = [], wanted = null, newest = null, trained = null, dragged = null, traces = [], previewed = "";
 
   globalThis.studioWatched = () => now; // for tests and the curious
   const chosen = () => agents.find((agent) => place(agent.world) === form.task.value)?.world ?? { task: form.task.value };
@@ -28,7 +28,7 @@ export function startWatch() {
     const others = [...new Set(agents.map((agent) => agent.world.task))].filter((task) => task !== "custom" && !tasks.some((each) => each.name === task));
     fill(form.task, [...known, ...own, ...others.map((task) => [task, task])]);
     const done = detail.trainings.filter((run) => run.status === "done")[0]?.name;
-    if (done && done !== newest) { newest = done; wanted ??= done; } // what was just trained is watched first
+    if (done && done !== newest) newest = trained = done; // what was just trained is watched first
     select();
     if (!line) choose();
   });
@@ -40,9 +40,9 @@ export function startWatch() {
 
   // Puts the wanted agent, and one of another kind that learned the same, into the form, and begins.
   function select() {
-    const first = agents.find((agent) => agent.name === wanted);
+    const first = agents.find((agent) => agent.name === (wanted ?? trained));
     if (!first || $("watch").hidden) return false;
-    wanted = null;
+    wanted = trained = null;
     form.task.value = place(first.world);
     choose();
     const other = agents.find((agent) => place(agent.world) === place(first.world) && agent.agent !== first.agent);
@@ -85,7 +85,7 @@ export function startWatch() {
       first: () => ({ ...request, seed: now?.seed }),
       receive: (told) => (told.titles ? begin(told) : update(told)),
       picture: (blob) => drawPicture(canvas, blob),
-      lost: () => say("The connection is lost. This page goes on by itself as soon as it can."),
+      lost: () => say("The connection is lost. The page reconnects by itself."),
       closed: () => { leave(); preview(); },
     });
   };
@@ -128,7 +128,7 @@ export function startWatch() {
 
   function paint() {
     if (!now || !setup.map) return;
-    const on = (name) => $(`show-${name}`).checked;
+    const on = (name) => $(`show-${name}`).checked, places = [];
     board.begin();
     board.goals(now.players.map((player, index) => ({ goals: readState(player.state).goals, kind: COLORS[index] })));
     now.players.forEach((player, index) => {
@@ -140,10 +140,17 @@ export function startWatch() {
     });
     now.players.forEach((player, index) => {
       const kind = COLORS[index], at = readState(player.state);
-      board.agent(dragged && dragged.index === index ? dragged : at, kind, setup.titles[index]);
-      if (on("action") && player.action) board.arrow(at.x, at.y, player.action[0] * 44, player.action[1] * 44, kind, 4);
-      if (on("future") && player.future) board.ring(player.future, kind);
+      const shown = places[index] = dragged?.index === index ? dragged : at;
+      board.agent(shown, kind);
+      board.reserve(shown.x, shown.y);
+      if (on("action") && player.action) {
+        const [dx, dy] = player.action.map((part) => part * 44);
+        board.arrow(at.x, at.y, dx, dy, kind, 4);
+        for (const part of [.5, 1]) board.reserve(at.x + part * dx, at.y + part * dy, 8);
+      }
+      if (on("future") && player.future) { board.ring(player.future, kind); board.reserve(...player.future); }
     });
+    places.forEach((at, index) => board.write(setup.titles[index], at, COLORS[index], 700));
   }
 
   const stop = () => line?.say({ do: "pause" });
