@@ -35,6 +35,9 @@ from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
 
 SHOWN = 50  # episodes in the picture that notebooks show
+# thresholds that delta-PIDM and analyses share
+MIN_CHANGE_RATE = 0.02  # a feature that changes in a smaller fraction of steps, such as a goal flag, is ignored
+MIN_LINEAR_R2 = 0.4  # of actions on changes of state; below it, changes alone do not determine actions
 
 
 class Transitions(NamedTuple):

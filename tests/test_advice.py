@@ -15,7 +15,7 @@ from pidm_nav.analysis.held_out import VectorPolicy, Vectors, find_spaces, folds
 from pidm_nav.analysis.offline import action_effect, action_error, pushes
 from pidm_nav.cli import main
 from pidm_nav.demos import DemoDataset, Episode, collect, load_demos, save_demos
-from pidm_nav.demos.experts.play import Play
+from pidm_nav.demos.experts.random_play import RandomPlay
 from pidm_nav.statistics import Mean
 
 QUICK = {"steps": 2, "episodes": 2}
@@ -128,7 +128,7 @@ class Corridor(gym.Env):
 def test_choices_count_as_one_hot_vectors():
     gym.register("Corridor-v0", Corridor, max_episode_steps=12)
     try:
-        demos = collect(Play("Corridor-v0"), "Corridor-v0", 6)
+        demos = collect(RandomPlay("Corridor-v0"), "Corridor-v0", 6)
         found = advise(demos, steps=200, episodes=2)
     finally:
         del gym.registry["Corridor-v0"]

@@ -743,7 +743,7 @@ def test_of_two_that_write_one_file_one_is_refused(tmp_path, monkeypatch):
 
 
 def test_info_shows_the_return_of_other_environments(tmp_path, capsys):
-    save_demos(collect(make_expert("play", "Pendulum-v1"), "Pendulum-v1", 2, max_steps=5), tmp_path / "p.npz")
+    save_demos(collect(make_expert("random", "Pendulum-v1"), "Pendulum-v1", 2, max_steps=5), tmp_path / "p.npz")
     main(["demos", "info", str(tmp_path / "p.npz"), "maze/astar"])
     header, pendulum, maze = capsys.readouterr().out.splitlines()
     mean = np.mean([episode.rewards.sum() for episode in load_demos(tmp_path / "p.npz")])

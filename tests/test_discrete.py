@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pidm_nav import collect, evaluate, load_agent, load_demos, play, save_demos, train
+from pidm_nav import collect, collect_random_play, evaluate, load_agent, load_demos, save_demos, train
 from pidm_nav.agents import AGENTS
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import check_demos
@@ -53,7 +53,7 @@ def test_agents_learn_to_balance(balanced: DemoDataset, agent: str, tmp_path: An
 
 
 def test_random_play_teaches_which_choice_makes_which_change(balanced: DemoDataset) -> None:
-    played = play("CartPole-v1", 1000)
+    played = collect_random_play("CartPole-v1", 1000)
     agent: Any = train("delta-pidm", balanced.without_actions(), idm_data=played, **{**SMALL, "steps": 600})
     states, actions, futures, *_ = balanced.transitions()
     assert (agent.inverse_dynamics(states, futures) == actions).mean() > 0.9

@@ -26,11 +26,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from pidm_nav import (
     Comparison,
     collect,
+    collect_random_play,
     dagger,
     evaluate,
     find_task,
     load_demos,
-    play,
     rollout,
     save_demos,
     to_minari,
@@ -411,7 +411,7 @@ def test_the_command_in_a_wrapped_environment(tmp_path: Path, capsys: pytest.Cap
     main(["train", "--agent", "bc", "--demos", str(tmp_path / "slide.npz"), "--out", str(tmp_path / "bc"), *options])
     main(["evaluate", str(tmp_path / "bc"), "--episodes", "2", "--metric", "success rate"])
     assert "success rate" in capsys.readouterr().out
-    assert play("Slide-v0", 20).observation_dim == 3
+    assert collect_random_play("Slide-v0", 20).observation_dim == 3
     with pytest.raises(SystemExit, match="2"):
         main(
             ["train", "--agent", "bc", "--demos", str(tmp_path / "slide.npz"), "--out", "x", "--dagger", "1", *options]

@@ -303,11 +303,11 @@ def test_the_command_line_imports_the_module_of_a_task_and_its_file_names_the_id
     (tmp_path / "near.py").write_text(f"import gymnasium\ngymnasium.register('Near-v0', {pendulum})\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    main(["collect", "--task", "near:Near-v0", "--expert", "play", "--episodes", "2", "--out", "near.npz"])
+    main(["collect", "--task", "near:Near-v0", "--expert", "random", "--episodes", "2", "--out", "near.npz"])
     assert load_demos("near.npz").task == "Near-v0"
     gym.registry.pop("Near-v0")
     with pytest.raises(SystemExit) as stop:
-        main(["collect", "--task=nobodys.module:Near-v0", "--expert", "play"])
+        main(["collect", "--task=nobodys.module:Near-v0", "--expert", "random"])
     assert stop.value.code == 2 and "there is no module 'nobodys.module'" in capsys.readouterr().err
 
 

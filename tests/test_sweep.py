@@ -24,7 +24,7 @@ from pidm_nav.commands import experiments
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.experts.play import Play
+from pidm_nav.demos.experts.random_play import RandomPlay
 from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.experiments import engines
 from pidm_nav.experiments import sweep as library
@@ -363,7 +363,7 @@ def test_anybodys_environment_is_scored_by_its_return(tmp_path: Path) -> None:
 def test_a_worker_knows_the_ids_that_the_program_has_registered(tmp_path: Path) -> None:
     gym.register("Swing-v0", "gymnasium.envs.classic_control:PendulumEnv", max_episode_steps=5)
     try:
-        save_demos(collect(Play("Swing-v0"), "Swing-v0", 1), tmp_path / "swing.npz")
+        save_demos(collect(RandomPlay("Swing-v0"), "Swing-v0", 1), tmp_path / "swing.npz")
         sweep = Sweep(agents=("retrieval-bc",), demos=(str(tmp_path / "swing.npz"),), num_demos=(1,), seeds=1)
         job = pickle.loads(pickle.dumps(replace(sweep, episodes=1).job(Cell(0, "Swing-v0", 1, "retrieval-bc"))))
         del gym.registry["Swing-v0"]  # as in a new process

@@ -15,7 +15,7 @@ from pidm_nav.analysis.held_out import FOLDS, VectorPolicy, Vectors, find_spaces
 from pidm_nav.analysis.offline import action_effect, pushes
 from pidm_nav.analysis.states import check_states
 from pidm_nav.console import counted, progress_bar
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import MIN_LINEAR_R2, DemoDataset
 from pidm_nav.demos.failed import without_failed
 from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.plots import agent_color, agent_title, panels, task_title, tidy
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 AGENTS = ("bc", "pidm", "delta-pidm")
 MOST_EPISODES = 50  # that are used
-MIN_LINEAR_R2 = 0.4  # at which delta-PIDM's inverse dynamics model begins to rely on changes
+
 MARGIN = 0.05  # a smaller difference between scores decides nothing
 MIN_SCORE = 0.1  # of the best agent: below it, an experiment tells little
 Means = Mapping[str, Mean]

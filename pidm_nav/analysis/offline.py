@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import MIN_CHANGE_RATE, DemoDataset
 from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.physics import SPEED
@@ -21,7 +21,6 @@ from pidm_nav.world2d.state import POSITION
 
 Array = NDArray[Any]
 PUSH = 1.5  # length of a push, in RMS steps of the demonstrations
-MIN_CHANGE_RATE = 0.02  # a feature that changes in a smaller fraction of steps, such as a goal's flag, is not pushed
 
 
 class Effect(NamedTuple):

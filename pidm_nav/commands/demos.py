@@ -15,7 +15,7 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.edit import edit_demos, edits
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.demos.experts.play import anywhere
+from pidm_nav.demos.experts.random_play import anywhere
 from pidm_nav.demos.formats import load_demos, reserved_output, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
 from pidm_nav.demos.traces import plot_traces
@@ -39,7 +39,7 @@ class Collect:
     """The .npz or .hdf5 file to write, or minari:ID such as minari:pidmnav/maze/astar-v0."""
     task: str | None = None
     """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout)."""
-    expert: Literal["astar", "human-like", "scripted", "play"] | None = None
+    expert: Literal["astar", "human-like", "scripted", "random"] | None = None
     """Expert that plays: astar plans (the default in 2D), human-like has the habits of a person at a gamepad, scripted
     walks through 3D tasks, and play moves at random in any task, from anywhere in 2D."""
     episodes: int = 50
@@ -73,7 +73,7 @@ class Collect:
             raise ValueError("--speed and --any-angle are for the A* planner: leave them out, or give --expert astar")
         layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
         policy = make_expert(name, layout or task, **settings)
-        if name == "play":
+        if name == "random":
             env_kwargs = {**anywhere(task), **env_kwargs}
         with progress_bar(f"{name} on {task.name}", self.episodes) as progress:
             return collect(policy, task, self.episodes, self.seed, progress=progress, **env_kwargs)

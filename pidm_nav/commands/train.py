@@ -16,10 +16,10 @@ import tyro
 from pidm_nav.commands.config import options_of, write_config
 from pidm_nav.console import console, counted, say
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.experts.play import play
+from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.demos.failed import Failed
 from pidm_nav.demos.formats import load_demos
-from pidm_nav.seeds import play_seed
+from pidm_nav.seeds import random_play_seed
 from pidm_nav.tasks import PAPER_TASKS, find_task
 
 LITTLE_USE = 0.2  # a part of the actions' variance; an agent whose actions the future changes less hardly uses it
@@ -126,8 +126,10 @@ class Train:
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         more: Any = {"failed": self.failed}
         if self.idm_demos == "random":
-            first = play_seed(seed, self.random_play_steps)
-            more["idm_data"] = played = play(dataset.task, self.random_play_steps, first, **dataset.env_kwargs)
+            first = random_play_seed(seed, self.random_play_steps)
+            more["idm_data"] = played = collect_random_play(
+                dataset.task, self.random_play_steps, first, **dataset.env_kwargs
+            )
             say(f"collected {played.num_steps:,} transitions of random play in {counted(len(played), 'episode')}")
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.experts.play import play
+from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.rollouts.rollout import Policy
-from pidm_nav.seeds import play_seed
+from pidm_nav.seeds import random_play_seed
 
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
@@ -77,8 +77,8 @@ class Recipe:
         kind: Any = self.find()
         more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False, **options}
         if self.play_steps:
-            first = play_seed(settings.training.seed, self.play_steps)
-            played = play(dataset.task, self.play_steps, first, **dataset.env_kwargs)
+            first = random_play_seed(settings.training.seed, self.play_steps)
+            played = collect_random_play(dataset.task, self.play_steps, first, **dataset.env_kwargs)
             if "idm_data" in kind.uses:
                 more["idm_data"] = played
             else:
