@@ -120,8 +120,8 @@ def test_demonstrations_and_agents_save_and_load_themselves(demos, kind, tmp_pat
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda demos: pidm_nav.train(demos, "bc"), "agent's name should: give one such as bc"),
-        (lambda demos: pidm_nav.train("zigzag/human-like", "bc"), "no agent is called 'zigzag/human-like'"),
+        (lambda demos: pidm_nav.train(demos, "bc"), "give the agent's name, such as bc"),
+        (lambda demos: pidm_nav.train("zigzag/human-like", "bc"), "there is no agent 'zigzag/human-like'"),
         (lambda demos: pidm_nav.train("bc", 5), "5 are no demonstrations"),
         (lambda demos: pidm_nav.evaluate("zigzag", "zigzag/pidm"), r"give evaluate\(agent, task\)"),
         (lambda demos: pidm_nav.evaluate("zigzag", pidm_nav.AStarExpert("zigzag")), r"give evaluate\(agent, task\)"),

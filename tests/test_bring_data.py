@@ -153,7 +153,7 @@ def test_imitations_own_trajectories_are_taken():
 
 def test_actions_outside_their_bounds_are_said(tmp_path, monkeypatch):
     data = load_demos(pendulum(actions=np.linspace(-5, 4, 9)[:, None]), "Pendulum-v1")
-    said = "5 of 9 actions of Pendulum-v1 are outside their bounds, the largest with -5: they are clipped, so rescale"
+    said = "5 of 9 actions of Pendulum-v1 are out of bounds, up to -5, and are clipped: rescale"
     with pytest.warns(UserWarning, match=said):
         train("bc", data, steps=2, progress=False)
     save_demos(data, tmp_path / "far.npz")

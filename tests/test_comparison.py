@@ -143,9 +143,9 @@ def test_an_expert_alone_plays_the_task_that_is_named(capsys, tmp_path):
         ("zigzag/pidm mase/pidm", "there is no agent 'mase/pidm': did you mean 'maze/pidm'?"),
         ("zigzag/pidm maze/bc", "zigzag/pidm was trained on zigzag and maze/bc on maze: give agents of one task"),
         ("zigzag/pidm asta", "there is no agent 'asta': did you mean 'astar'?"),
-        ("zigzag/pidm --device gpu", "there is no device 'gpu' that torch can use here: choose auto or"),
+        ("zigzag/pidm --device gpu", "torch finds no device 'gpu' here: choose auto or"),
         ("astar", "no task given: add --task"),
-        ("zigzag scripted", "no expert called 'scripted' can play zigzag"),
+        ("zigzag scripted", "zigzag has no expert 'scripted'"),
         ("zigzag maze", "zigzag was trained on zigzag and maze on maze: give agents of one task"),
         ("zigzag maze --task zigzag", "maze was trained on maze: it cannot see the observations of zigzag"),
         (

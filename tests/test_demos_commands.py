@@ -155,10 +155,10 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
             "--speed and --any-angle are for the A* planner",
         ),
         (["--task", "maze", "--expert", "human-like", "--any-angle"], "--speed and --any-angle are for the A* planner"),
-        (["--task", "maze", "--expert", "scripted"], "no expert called 'scripted' can play maze: choose one of astar"),
+        (["--task", "maze", "--expert", "scripted"], "maze has no expert 'scripted': choose one of astar"),
         (["--task", "maze", "--image-size", "64"], "--image-size is for images, and maze gives states"),
         (["--task", "maze", "--realtime"], "--realtime does not apply to maze: leave it out"),
-        (["--task", "Pendulum-v1"], "no expert can play Pendulum-v1: record a person"),
+        (["--task", "Pendulum-v1"], "Pendulum-v1 has no expert: record a person"),
     ],
 )
 def test_collect_refuses_before_it_works(arguments, sentence, tmp_path, monkeypatch, refused):

@@ -123,7 +123,7 @@ def test_what_cannot_be_exported_is_told(name: str, settings: Any, reason: str, 
 def test_images_cannot_be_exported(tmp_path: Path) -> None:
     demos = collect_random_play("four-room", 20, obs_type="pixels", image_size=32)
     agent = train("bc", demos, steps=1, batch_size=8, progress=False)
-    with pytest.raises(ValueError, match="sees images"):
+    with pytest.raises(ValueError, match="observes images"):
         agent.to_onnx(tmp_path / "agent.onnx")
 
 

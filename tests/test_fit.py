@@ -105,7 +105,7 @@ def test_the_state_of_another_run_is_refused(dataset: DemoDataset) -> None:
         ("bc", {"steps": 2}),
         ("bc", {"average": 0.5}),
     ):
-        with pytest.raises(ValueError, match="that of another agent or training run: delete it"):
+        with pytest.raises(ValueError, match="of another agent or training run: delete it"):
             begin(name, dataset, **settings).resume(state)
 
 

@@ -68,7 +68,7 @@ def test_states_alone_and_play_train_pidm_and_nothing_else(tmp_path: Path, capsy
     for words in (["--agent", "bc"], []):
         with pytest.raises(SystemExit):
             main(["train", *small, *words, "--force"])
-        assert "these demonstrations have none" in capsys.readouterr().err
+        assert "these demonstrations have no actions" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["demos", "replay", states, "--check"])
     assert "no actions" in capsys.readouterr().err

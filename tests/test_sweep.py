@@ -387,7 +387,7 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
     ("words", "sentence"),
     [
         (["--tasks", "labyrinth"], "no task is called 'labyrinth'"),
-        (["--agents", "bc,gpt"], "no agent is called 'gpt'"),
+        (["--agents", "bc,gpt"], "there is no agent 'gpt'"),
         (["--num-demos", "1,80"], "there are 4 demonstrations of zigzag, but --num-demos asks for 80"),
         (["--num-demos", "few"], "--num-demos: 'few' cannot be read: give values such as 1,2,5"),
         (["--num-demos", "0,1"], "--num-demos is given 0: choose from 1 to"),
@@ -399,7 +399,7 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
         (["--checkpoint-fractions", "2"], "fractions"),
         (["--label", "../x"], "use letters"),
         (["--tasks", "mazze"], "did you mean 'maze'?"),
-        (["--device", "gpu"], "there is no device 'gpu' that torch can use here: choose auto or"),
+        (["--device", "gpu"], "torch finds no device 'gpu' here: choose auto or"),
     ],
 )
 def test_bad_input_is_one_sentence_before_any_work(

@@ -137,7 +137,7 @@ def test_the_command_collects_and_draws(tmp_path: Path, monkeypatch: pytest.Monk
     np.testing.assert_allclose(first[0], find_task("zigzag-3d").layout().starts[0], atol=1)  # in pixels of the map
     with pytest.raises(SystemExit):
         main(["collect", "--task", "zigzag-3d", "--expert", "astar", "--out", str(tmp_path / "no.npz")])
-    assert "no expert called 'astar' can play zigzag-3d: choose one of scripted" in capsys.readouterr().err
+    assert "zigzag-3d has no expert 'astar': choose one of scripted" in capsys.readouterr().err
 
 
 def monkeypatch_make(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
