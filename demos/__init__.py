@@ -1,4 +1,4 @@
-"""Demonstrations: the dataset, its formats, the experts that make them and the recorder."""
+"""Demonstrations: dataset, file formats, experts and recorder."""
 
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Summary, Transitions

@@ -32,8 +32,8 @@ ROWS = {
     "stick change per step": "{0.stick_change:.3f}",
     "action variance near goals": "{0.variance_near:.2f}",
     "action variance elsewhere": "{0.variance_far:.2f}",
-    "in the same place, near goals": "{0.spread_near:.2f}",
-    "in the same place, elsewhere": "{0.spread_far:.2f}",
+    "in the same place, near goals": "{0.local_variance_near:.2f}",
+    "in the same place, elsewhere": "{0.local_variance_far:.2f}",
 }
 
 

@@ -206,7 +206,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     save_demos(DemoDataset(data.task, (data[0], forged), data.source), back)
     refused("1 of 2 episodes", "demos", "replay", back, "--check")
     save_demos(DemoDataset(data.task, (dataclasses.replace(data[0], seed=None),), data.source), back)
-    refused("without a seed or in real time cannot be stepped again", "demos", "replay", back, "--check")
+    refused("without a seed or in real time cannot be checked", "demos", "replay", back, "--check")
     refused("cannot be drawn from its states", "demos", "replay", back, "--gif", tmp_path / "x.gif")  # has no seed
     refused("'Pendulum-v1' have no map", "demos", "plot", swings, "--out", tmp_path / "x.png")
     run("train", "--agent", "bc", "--demos", swings, "--steps", 2, "--out", tmp_path / "bc")
@@ -480,7 +480,7 @@ def test_edit_in_place_only_when_asked(walks, refused):
     ("arguments", "sentence"),
     [
         ([], "nothing to do: give keep, drop, trim or merge"),
-        (["--drop", "5"], "there is no episode 5: the demonstrations have episodes 0 to 4"),
+        (["--drop", "5"], "there is no episode 5: choose 0 to 4"),
         (["--keep", "3:99"], "there is no episode 5"),
         (["--keep", "failures"], "'failures' is no number of an episode"),
         (["--drop=-1"], "'-1' is no number of an episode"),
@@ -559,7 +559,7 @@ def test_environments_that_cannot_be_played_again_are_told(tmp_path, refused):
         refused("Pendulum-v1 cannot be", "demos", "replay", tmp_path / "swing.npz", "--check")
     gray = Episode(np.zeros((3, 16, 16, 1), np.uint8), np.zeros((2, 1)), np.zeros(2), False, True)
     save_demos(DemoDataset("Pendulum-v1", (gray,)), tmp_path / "gray.npz")
-    refused("need three colors", "demos", "replay", tmp_path / "gray.npz", "--gif", tmp_path / "x.gif")
+    refused("give RGB images", "demos", "replay", tmp_path / "gray.npz", "--gif", tmp_path / "x.gif")
 
 
 @pytest.mark.parametrize("infos", [{"states": np.zeros((10, 1))}, {"states": np.zeros((9, 20))}])

@@ -63,9 +63,9 @@ def _assert_like_people(task: Task, demos: Any) -> None:
     assert ours.max_length == pytest.approx(longest, rel=0.2)
     assert ours.deflection == pytest.approx(deflection, abs=0.03)
     assert ours.variance_near == pytest.approx(variance, rel=0.2)
-    assert ours.spread_near == pytest.approx(spread_near, rel=0.3)
-    assert ours.spread_far == pytest.approx(spread_far, abs=0.06)
-    assert ours.spread_near > 2.5 * ours.spread_far  # it is around goals that a person is hard to predict
+    assert ours.local_variance_near == pytest.approx(spread_near, rel=0.3)
+    assert ours.local_variance_far == pytest.approx(spread_far, abs=0.06)
+    assert ours.local_variance_near > 2.5 * ours.spread_far  # it is around goals that a person is hard to predict
 
 
 @every_task

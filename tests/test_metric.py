@@ -135,7 +135,7 @@ def test_demonstrations_without_successes(tmp_path: Path, capsys: pytest.Capture
     demos = collect(Push(1.0), "Hopper-v99", 2)
     assert demos.summary().success is None and demos[0].success is None and "terminated" in repr(demos[0])
     save_demos(demos, tmp_path / "demos.npz")
-    with pytest.raises(ValueError, match="do not say whether they are successes"):
+    with pytest.raises(ValueError, match="do not report success"):
         edit_demos(tmp_path / "demos.npz", keep="successes")
     main(["demos", "info", str(tmp_path / "demos.npz")])
     assert "%" not in capsys.readouterr().out

@@ -285,7 +285,7 @@ def test_extra_data_reaches_the_right_part(walks: DemoDataset) -> None:
         ({"horizons": ()}, "at least 1"),
         ({"horizons": (0,)}, "expected `int` >= 1"),
         ({"horizons": (1, 2), "act_horizon": 3}, "not among"),
-        ({"horizons": (1, 2), "train_on_predicted": True}, "one horizon"),
+        ({"horizons": (1, 2), "train_on_predicted": True}, "give one, as the predictor"),
         ({"idm_share": 1.0}, "idm_share is 1.0"),
         ({"predictor": "crystal-ball"}, "there is no predictor 'crystal-ball': choose one of nearest"),
         ({"predictor": "nearst"}, "did you mean 'nearest'"),

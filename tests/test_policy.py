@@ -180,7 +180,7 @@ def box(**changes: object) -> dict[str, object]:
 
 
 DAMAGES = {
-    "cut short": truncate,
+    "is truncated": truncate,
     "is truncated or changed": tamper,
     "damaged": lambda folder: (folder / "agent.json").write_text('{"format": 1, "age'),
     "is damaged or incomplete": lambda folder: (folder / "agent.json").write_text("[1, 2]"),
@@ -193,7 +193,7 @@ DAMAGES = {
     r"matching regex .* at `\$.task`": lambda folder: edit(folder, task="this:Zen-v0"),
     r"matching regex .* at `\$.action_space.dtype`": lambda folder: edit(folder, action_space=box(dtype="i4,f8")),
     r"Expected `int` <= 10000000": lambda folder: edit(folder, observation_space=box(shape=[10**20])),
-    "more than 10,000,000 numbers": lambda folder: edit(folder, observation_space=box(shape=[10**4, 10**4])),
+    "more than 10,000,000 values": lambda folder: edit(folder, observation_space=box(shape=[10**4, 10**4])),
     "has an unknown setting": lambda folder: edit(folder, config={"layers": 3}),
     "name the file of a map": lambda folder: edit(folder, task="custom", env_kwargs={"layout": "/etc/passwd"}),
     "are missing": lambda folder: next(folder.glob("weights-*")).unlink(),
@@ -226,7 +226,7 @@ MEMORIES: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
         "pidm-time",
         {"predictor.observations": torch.ones(3, 14), "predictor.lengths": torch.tensor([2, 2])},
     ),
-    "do not fit": (
+    "is inconsistent": (
         "pidm-learned",
         {"predictor.flags": torch.tensor([99]), "predictor.trained_horizon": torch.ones(())},
     ),

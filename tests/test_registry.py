@@ -64,7 +64,7 @@ def test_what_is_no_part_or_has_no_name_is_refused() -> None:
         register(Nothing)
     with pytest.raises(ValueError, match="Nameless has no name besides the inherited 'bc': add a line"):
         register(Nameless)
-    with pytest.raises(ValueError, match="Spaced has no name of its own"):
+    with pytest.raises(ValueError, match="Spaced has no name"):
         register(Spaced)
     assert AGENTS["bc"] is BC and PREDICTORS["nearest"] is Nearest
 
@@ -103,7 +103,7 @@ def test_a_subclass_without_a_name_is_neither_trained_nor_saved(dataset: DemoDat
     class Wandering(Nearest):
         pass
 
-    with pytest.raises(ValueError, match="Mine has no name of its own"):
+    with pytest.raises(ValueError, match="Mine has no name"):
         train(Mine, dataset, **TINY)
     with pytest.raises(ValueError, match="Wandering has no name of its own"):
         train("pidm", dataset, predictor=Wandering(), **TINY)

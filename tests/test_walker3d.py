@@ -46,7 +46,7 @@ def test_a_varied_walker_is_another_person_in_each_episode() -> None:
     _, again = walker.predict(np.stack([state] * 20))
     assert [person.habits for person in again] == [person.habits for person in people]
     assert walker.settings == {"expert": "scripted", "varied": True}
-    with pytest.raises(ValueError, match="either habits or varied=True"):
+    with pytest.raises(ValueError, match="leave one of them out"):
         Walker3D("zigzag-3d", habits=Habits3D(), varied=True)
 
 
