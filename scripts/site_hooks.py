@@ -19,7 +19,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from pidm_nav.cli import GROUPS, describe, load_command, main
+from pidm_nav.cli import GROUPS, load_command, main, summary_and_example
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -93,7 +93,7 @@ def _commands() -> str:
             lines += [
                 f"### {words}",
                 "",
-                describe(load_command(words))[0] + ".",
+                summary_and_example(load_command(words))[0] + ".",
                 "",
                 "```text",
                 _help(words),

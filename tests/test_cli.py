@@ -19,7 +19,7 @@ import pytest
 
 import pidm_nav
 from pidm_nav import __version__
-from pidm_nav.cli import COMMANDS, GROUPS, describe, load_command, main
+from pidm_nav.cli import COMMANDS, GROUPS, load_command, main, summary_and_example
 
 
 def run(*words: str) -> int:
@@ -43,7 +43,7 @@ def test_overview_groups_every_command_with_an_example(words, capsys):
     places = [shown.index(f"\n{title}\n") for title in GROUPS]
     assert places == sorted(places)
     for words_of_command in COMMANDS:
-        summary, example = describe(load_command(words_of_command))
+        summary, example = summary_and_example(load_command(words_of_command))
         assert summary in shown
         assert example.startswith(f"pidm-nav {words_of_command}") and example in shown
     assert "--debug" in shown
@@ -51,7 +51,7 @@ def test_overview_groups_every_command_with_an_example(words, capsys):
 
 def test_overview_keeps_to_narrow_lines_but_for_examples(capsys):
     run()
-    examples = {describe(load_command(words))[1] for words in COMMANDS}
+    examples = {summary_and_example(load_command(words))[1] for words in COMMANDS}
     rest = [line for line in capsys.readouterr().out.splitlines() if line.strip() not in examples]
     assert max(map(len, rest)) <= 100
 
@@ -91,7 +91,7 @@ def test_every_option_says_what_it_is(words, capsys):
 def test_every_example_is_accepted(words, monkeypatch):
     calls: list[Any] = []
     replace_run(monkeypatch, words, calls.append)
-    program, *rest = shlex.split(describe(load_command(words))[1])
+    program, *rest = shlex.split(summary_and_example(load_command(words))[1])
     assert program == "pidm-nav"
     assert run(*rest) == 0
     assert len(calls) == 1 and isinstance(calls[0], load_command(words))

@@ -19,7 +19,7 @@ import pytest
 import tyro
 
 from pidm_nav.agents import AGENTS, load_agent
-from pidm_nav.cli import _optional_options, main
+from pidm_nav.cli import _option_rules, main
 from pidm_nav.commands import experiments
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
@@ -439,8 +439,8 @@ def test_missing_ray_is_one_sentence(
 
 def test_lists_are_separated_by_commas_or_spaces(file: Path) -> None:
     for words in (["1,3"], ["1", "3"], ["1,", "3"]):
-        with _optional_options():
-            parsed = tyro.cli(experiments.Sweep, args=["--demos", str(file), "--num-demos", *words])
+        with _option_rules():
+            parsed = tyro.cli(experiments.SweepCommand, args=["--demos", str(file), "--num-demos", *words])
         assert parsed.num_demos == (1, 3) and parsed.demos == (str(file),)
 
 

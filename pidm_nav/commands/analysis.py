@@ -1,4 +1,4 @@
-"""The commands `advise`, and `analyze predictor`, `horizon` and `theory`, which write NAME.png and NAME.csv."""
+"""The commands `advise` and `analyze`: predictor, horizon and theory, which write NAME.png and NAME.csv."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Advise:
-    """Say which agent to train on demonstrations: BC, PIDM or delta-PIDM; and why, and how sure that is.
+    """Recommend an agent for demonstrations: BC, PIDM or delta-PIDM.
 
-    Agents are trained on some episodes and asked about the others. Where the environment can be made, they are also
-    tried there, and the result decides. It takes one to two minutes on one core.
+    Agents are trained on some episodes and tested on the others and, if the environment can be made, in rollouts, which
+    decide. The advice has reasons and a level of confidence. It takes one to two minutes on one core.
 
     Example: pidm-nav advise maze/human-like --plot advise.png
     """
 
     file: File
     rollouts: bool = True
-    """Try the agents where the environment can be made."""
+    """Also test the agents in rollouts, if the environment can be made."""
     episodes: int = 20
-    """Number of validation episodes that each agent plays with each draw of demonstrations."""
+    """Number of validation episodes per agent and fold."""
     seed: int = 0
-    """Seed of the draws, weights and batches."""
+    """Seed of the folds, weights and batches."""
     steps: int | None = None
-    """Number of gradient steps of each agent. Default: that of the preset fast."""
+    """Number of gradient steps per agent. Default: that of the preset fast."""
     plot: Path | None = None
-    """Draw the numbers into this file, such as advise.png."""
+    """Figure to write, such as advise.png. Default: none."""
     json: Path | None = None
-    """Write the numbers to this JSON file."""
+    """JSON file of the numbers to write. Default: none."""
 
     def run(self) -> None:
         """Measure, print and save the advice."""
@@ -69,7 +69,7 @@ class Advise:
 
 
 def print_advice(found: Advice) -> None:
-    """Print the numbers as a table, what they come from, and the advice."""
+    """Print the numbers as a table, and the advice."""
 
     def text(mean: Mean | None) -> str:
         return "" if mean is None else f"{mean.value:.2f}{interval_text(mean.low, mean.high, '.2f')}"
@@ -94,22 +94,22 @@ def print_advice(found: Advice) -> None:
     if rows:
         print_table(rows, columns, title)
     vary = "unknown: one episode" if found.episodes == 1 else "yes" if found.goals_vary else "no"
-    told = "" if np.isnan(found.linear_r2) else f"; R² of the action on the change of state: {found.linear_r2:.2f}"
-    say(f"{counted(found.episodes, 'episode')} used, {found.failed} failed; goals vary: {vary}{told}")
+    r2 = "" if np.isnan(found.linear_r2) else f"; R² of the action on the change of state: {found.linear_r2:.2f}"
+    say(f"{counted(found.episodes, 'episode')} used, {found.failed} failed; goals vary: {vary}{r2}")
     say(f"{found.sentence} Sure: {found.sure}.", style="bold")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """What all analyses ask for, and how they save what they find."""
+class Analysis:
+    """Options of all analyses, and how they are saved."""
 
     out: Path
     """Folder for the figure and the tables."""
     seed: int = 0
-    """Seed of every random choice."""
+    """Seed of all randomness."""
 
     def begin(self) -> np.random.Generator:
-        """Check the options before any work, and return the generator of every random choice."""
+        """Check the options, and return the random generator."""
         episode_seeds(1, self.seed)
         writable_folder(self.out)
         return np.random.default_rng(self.seed)
@@ -123,16 +123,16 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis(Report):
-    """What all analyses of demonstrations ask for, and how they load them."""
+class DemoAnalysis(Analysis):
+    """Options of all analyses of demonstrations."""
 
     demos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE...")]
-    """Demonstrations: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    """Demonstrations: .npz files, folders of the paper's release, minari:ID, TASK/astar or TASK/human-like."""
     task: str | None = None
-    """Refuse demonstrations of any other task than this one."""
+    """Expected task of the demonstrations. Default: any."""
 
     def load(self) -> tuple[list[DemoDataset], np.random.Generator]:
-        """Load the demonstrations, after checking everything that can be checked before any work."""
+        """Load the demonstrations, and return them with the random generator."""
         datasets = load_all(self.demos)
         wanted = None if self.task is None else find_task(self.task).name
         for label, dataset in datasets.items():
@@ -150,7 +150,7 @@ def each(datasets: Sequence[DemoDataset]) -> Iterator[DemoDataset]:
 
 
 def all_rows(found: Sequence[Finding]) -> list[Row]:
-    """Return the rows of all findings."""
+    """Return the rows of all tables."""
     return [row for finding in found for row in finding.rows()]
 
 
@@ -168,20 +168,20 @@ def print_curves(curves: Sequence[Finding], key: str, value: str, title: str, pr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predictor(Analysis):
-    """Show how well states are predicted from few demonstrations; measured on episodes that are held out.
+class PredictorErrors(DemoAnalysis):
+    """Plot the prediction error on held-out episodes against the number of demonstrations.
 
     Example: pidm-nav analyze predictor --demos maze/human-like --out analysis
     """
 
     predictor: str = "nearest"
-    """State predictor to test, with its options, such as neighbors(k=5); `pidm-nav agents` lists them."""
+    """State predictor with its options, such as neighbors(k=5); `pidm-nav agents` lists them."""
     sizes: tuple[int, ...] = ()
-    """Numbers of training demonstrations; by default those of 1, 2, 5, 10, 20, 30, 40, 45 that leave one held out."""
+    """Numbers of training demonstrations. Default: those of 1,2,5,10,20,30,40,45 that leave one held out."""
     subsets: int = 50
     """Number of random subsets per size."""
     horizon: int = 1
-    """Number of steps ahead to predict."""
+    """Horizon in steps."""
 
     def run(self) -> None:
         """Measure, save and print the errors."""
@@ -194,8 +194,8 @@ class Predictor(Analysis):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Horizon(HorizonStudy, Analysis):
-    """Show how the prediction error grows with the horizon.
+class Horizon(HorizonStudy, DemoAnalysis):
+    """Plot the prediction error on held-out episodes against the horizon.
 
     Example: pidm-nav analyze horizon --demos maze/human-like --out analysis
     """
@@ -209,17 +209,17 @@ class Horizon(HorizonStudy, Analysis):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Theory(Report):
-    """Check the paper's theorems, and errors in closed loop, where every term is known: predicted against measured.
+class Theory(Analysis):
+    """Check the paper's theorems numerically on toy problems: predicted against measured values.
 
     Example: pidm-nav analyze theory --out analysis
     """
 
     fast: bool = False
-    """Draw fewer samples, for wider error bars in less time."""
+    """Draw fewer samples, with wider error bars."""
 
     def run(self) -> None:
-        """Save and print the report."""
+        """Save and print the table and the figure."""
         from pidm_nav.theory.report import plot_theory, theory_report
 
         rows = theory_report(self.begin(), self.fast)
