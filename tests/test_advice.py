@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 import pidm_nav
 from pidm_nav.agents import train
-from pidm_nav.analysis.advice import MOST_EPISODES, Advice, advise, decide
+from pidm_nav.analysis.advice import MAX_EPISODES, Advice, advise, decide
 from pidm_nav.analysis.held_out import VectorPolicy, Vectors, find_spaces, folds, part_errors
 from pidm_nav.analysis.offline import action_effect, action_error, pushes
 from pidm_nav.cli import main
@@ -84,7 +84,7 @@ def test_few_demonstrations_say_what_cannot_be_told(demos, number, capsys):
 def test_many_demonstrations_are_sampled(demos):
     many = DemoDataset.concatenate([demos] * 3)
     found = advise(many, rollouts=False, steps=1)
-    assert found.episodes == MOST_EPISODES and found.errors["bc"].units == MOST_EPISODES
+    assert found.episodes == MAX_EPISODES and found.errors["bc"].units == MAX_EPISODES
 
 
 def test_failed_demonstrations_are_left_out(demos):

@@ -16,7 +16,7 @@ from pidm_nav.console import console, print_table, progress_bar, say, say_comman
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
-from pidm_nav.experiments.quickstart import FAST, MARK, Plan, check_folder, next_steps, run
+from pidm_nav.experiments.quickstart import FAST, MARK, QuickstartPlan, check_folder, next_steps, run
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
 from pidm_nav.files import only_writer
@@ -47,7 +47,7 @@ class Quickstart:
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
         check_folder(self.out, self.force)
-        plan, began = FAST if self.fast else Plan(), time.perf_counter()
+        plan, began = FAST if self.fast else QuickstartPlan(), time.perf_counter()
         alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
         with alone, progress_bar("training runs", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)
