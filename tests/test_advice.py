@@ -73,7 +73,7 @@ def test_each_episode_is_held_out_once(demos):
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_few_demonstrations_say_what_cannot_be_told(demos, number, capsys):
     found = advise(demos[:number], rollouts=False, **QUICK)
-    assert ("so few demonstrations cannot tell" in found.sentence) == (number < 3) and found.sure == "low"
+    assert ("these are too few to test that" in found.sentence) == (number < 3) and found.sure == "low"
     assert len(found.errors) == (0 if number == 1 else 10)
     if number == 1:
         assert np.isnan(found.linear_r2) and found.to_json()["linear_r2"] is None

@@ -141,7 +141,7 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
     )
     assert kept.rows()[0]["squared_error"] > 1.3 * clamped.rows()[0]["squared_error"]
     for clamp in (False, True):
-        with refused("no episode has 41 steps, the longest has 40"):
+        with refused("horizon is 41, and the longest episode has 40"):
             horizon_curve(walks(60), HorizonStudy(horizons=(1, 41), clamp_end=clamp), rng=rng())
 
 
@@ -182,7 +182,7 @@ def test_bad_input_is_one_sentence(tmp_path, files):
     (tmp_path / "file").touch()
     with refused("cannot write to", "choose another folder"):
         run("horizon", "--demos", files["zigzag"], "--out", tmp_path / "file")
-    with refused("no demonstrations given"):
+    with refused("no demonstrations are given"):
         run("horizon", "--demos", "--out", tmp_path)
     with refused("seed is -1"):
         run("horizon", "--demos", files["zigzag"], "--seed", -1, "--out", tmp_path)

@@ -136,7 +136,7 @@ def test_unknown_command_suggests_the_closest(words, meant, capsys):
 
 def test_unknown_command_that_is_like_no_other(capsys):
     assert run("xyzzy") == 2
-    assert capsys.readouterr().err == "error: there is no command 'xyzzy': 'pidm-nav' alone lists them.\n"
+    assert capsys.readouterr().err == "error: there is no command 'xyzzy': run pidm-nav to list them\n"
 
 
 @pytest.mark.parametrize(

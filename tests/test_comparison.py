@@ -137,7 +137,7 @@ def test_an_expert_alone_plays_the_task_that_is_named(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "no agent given: name folders that train wrote, maze/pidm, astar, human-like, scripted"),
+        ("", "no agent is given: give folders of trained agents, maze/pidm, astar, human-like, scripted"),
         ("zigzag zigzag", "'zigzag' is given twice"),
         ("zigzag nobody", "there is no agent 'nobody': give a folder that train wrote, or one of astar"),
         ("zigzag/pidm mase/pidm", "there is no agent 'mase/pidm': did you mean 'maze/pidm'?"),

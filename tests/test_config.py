@@ -98,7 +98,7 @@ def test_a_bad_value_of_a_sweep_is_named(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("seeds: 0")
     told = refusal(["sweep", "--config", str(file), "--out", str(tmp_path / "x")], capsys)
-    assert told.startswith(f"error: seeds in '{file}': --seeds is given 0")
+    assert told.startswith(f"error: seeds in '{file}': --seeds is 0")
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b", "a: [", "!!python/object/apply:os.system ['true']", "\x00", "5"])

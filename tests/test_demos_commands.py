@@ -136,7 +136,7 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
     ("arguments", "sentence"),
     [
         (["--task", "maze", "--out", "old.npz"], "'old.npz' exists: choose another name, or --force"),
-        (["--task", "maze", "--out", "new.txt"], "give a name that ends in .npz"),
+        (["--task", "maze", "--out", "new.txt"], "give a name that ends with .npz"),
         (["--task", "maze", "--out", "minari:x"], "'x' is not a Minari id"),
         (["--task", "maze", "--out", "minari:k/z-v0"], "'k/z-v0' is not a Minari id"),
         (["--task", "maze", "--out", "map.txt/x.npz"], "cannot write to 'map.txt'"),
@@ -144,7 +144,7 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
         (["--task", "maze", "--seed", "nan"], "--seed"),
         (["--task", "mase"], "no task is called 'mase': did you mean 'maze'?"),
         ([], "no task given: add --task"),
-        (["--task", "custom"], "--task custom needs --layout"),
+        (["--task", "custom"], "--task custom has no map: add --layout"),
         (["--task", "maze", "--layout", "map.txt"], "maze has its own map: leave --layout out"),
         (["--task", "maze", "--room-size", "600", "500"], "--room-size is the size of a map of your own: add --layout"),
         (["--task", "maze", "--episodes", "0"], "the number of episodes is 0: it must be a whole number from 1"),
@@ -152,11 +152,14 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
         (["--task", "maze", "--speed", "0"], "speed is 0.0: it must be a number from 0.1 to 1"),
         (
             ["--task", "maze", "--expert", "human-like", "--speed", "0.5"],
-            "--speed and --any-angle are for the A* planner",
+            "--speed and --any-angle do not apply to the expert",
         ),
-        (["--task", "maze", "--expert", "human-like", "--any-angle"], "--speed and --any-angle are for the A* planner"),
+        (
+            ["--task", "maze", "--expert", "human-like", "--any-angle"],
+            "--speed and --any-angle do not apply to the expert",
+        ),
         (["--task", "maze", "--expert", "scripted"], "maze has no expert 'scripted': choose one of astar"),
-        (["--task", "maze", "--image-size", "64"], "--image-size is for images, and maze gives states"),
+        (["--task", "maze", "--image-size", "64"], "--image-size is given, and maze observes states"),
         (["--task", "maze", "--realtime"], "--realtime does not apply to maze: leave it out"),
         (["--task", "Pendulum-v1"], "Pendulum-v1 has no expert: record a person"),
     ],
@@ -199,7 +202,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     run("demos", "info", swings)
     assert "Pendulum-v1" in capsys.readouterr().out
     run("demos", "replay", swings, "--check")
-    assert "20 episodes simulated again, each from its seed" in capsys.readouterr().out
+    assert "20 episodes resimulated from their seeds" in capsys.readouterr().out
     run("demos", "convert", swings, back)
     assert swings.read_bytes() == back.read_bytes()
     forged = dataclasses.replace(data[1], seed=99)
@@ -208,7 +211,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     save_demos(DemoDataset(data.task, (dataclasses.replace(data[0], seed=None),), data.source), back)
     refused("without a seed or in real time cannot be checked", "demos", "replay", back, "--check")
     refused("cannot be drawn from its states", "demos", "replay", back, "--gif", tmp_path / "x.gif")  # has no seed
-    refused("'Pendulum-v1' have no map", "demos", "plot", swings, "--out", tmp_path / "x.png")
+    refused("Pendulum-v1 has no map", "demos", "plot", swings, "--out", tmp_path / "x.png")
     run("train", "--agent", "bc", "--demos", swings, "--steps", 2, "--out", tmp_path / "bc")
     run("evaluate", tmp_path / "bc", "--episodes", 1)
     assert "bc on Pendulum-v1: return -" in capsys.readouterr().out
@@ -225,7 +228,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     [
         (["--episodes", "0"], "the number of episodes is 0: it must be a whole number from 1"),
         (["--seed", "-1"], "the seed is -1: it must be a whole number from 0"),
-        (["--video-episode", "1"], "--video-episode says which episode --video writes: add --video"),
+        (["--video-episode", "1"], "--video-episode is given without --video: add --video"),
         (["--video", "x.avi"], "must end in .gif or .mp4"),
         ([], "nowhere"),
     ],
@@ -282,7 +285,7 @@ def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, r
     refused(unseen + "maze, which have shape (32,) instead of (14,)", "evaluate", agent, "--task", "maze")
     (tmp_path / "map.txt").write_text("##########\n#........#\n#.A.1.2..#\n#..3.4...#\n##########\n")
     other = ["--task", "custom", "--layout", tmp_path / "map.txt", "--room-size", 900, 900]
-    refused(unseen + "custom, which have other bounds", "evaluate", agent, *other)
+    refused(unseen + "custom have other bounds", "evaluate", agent, *other)
     film = ["--episodes", 2, "--video", "x.gif", "--video-episode", 5]
     refused("--video-episode is 5: it must be a whole number from 0 to 1", "evaluate", agent, *film)
 
@@ -304,7 +307,7 @@ def test_info_takes_other_environments_and_refuses_none(tmp_path, capsys, refuse
     save_demos(DemoDataset("Swing-v1", (episode,)), tmp_path / "swing.npz")
     run("demos", "info", tmp_path / "swing.npz")
     assert "Swing-v1" in capsys.readouterr().out
-    refused("no demonstrations given", "demos", "info")
+    refused("no demonstrations are given", "demos", "info")
     refused("swing.npz", "demos", "info", tmp_path / "more" / "swing.npz")
 
 
@@ -355,7 +358,7 @@ def test_convert_never_harms_a_file(four_room, tmp_path, refused):
     (tmp_path / "cut.npz").write_bytes(four_room.read_bytes()[:-40])
     refused("cut.npz' cannot be read", "demos", "convert", tmp_path / "cut.npz", target, "--force")
     assert target.read_text() == "precious"
-    refused("ends in .npz or .hdf5, or minari:ID", "demos", "convert", four_room, tmp_path / "folder")
+    refused("ends with .npz or .hdf5, or minari:ID", "demos", "convert", four_room, tmp_path / "folder")
     run("demos", "convert", four_room, target, "--force")
     assert target.read_bytes() == four_room.read_bytes()
 
@@ -456,7 +459,7 @@ def test_infos_of_every_step_are_trimmed_too(tmp_path):
 def test_a_trimmed_end_passes_the_check_and_a_trimmed_beginning_does_not(walks, refused, capsys):
     edited(walks, "--trim", ":25")
     run("demos", "replay", walks.with_name("edited.npz"), "--check")
-    assert "5 episodes simulated again, each from its seed" in capsys.readouterr().out
+    assert "5 episodes resimulated from their seeds" in capsys.readouterr().out
     edited(walks, "--trim", "3:")
     told = refused("5 of 5 episodes", "demos", "replay", walks.with_name("edited.npz"), "--check")
     assert "episode 0, step 0: the episode does not begin at the map's start" in told
@@ -464,7 +467,7 @@ def test_a_trimmed_end_passes_the_check_and_a_trimmed_beginning_does_not(walks, 
 
 def test_edit_in_place_only_when_asked(walks, refused):
     before = walks.read_bytes()
-    refused("--out is the file that is edited", "demos", "edit", walks, "--drop", 0, "--out", walks, "--force")
+    refused("--out is the edited file", "demos", "edit", walks, "--drop", 0, "--out", walks, "--force")
     refused("give either --out", "demos", "edit", walks, "--drop", 0)
     refused("give either --out", "demos", "edit", walks, "--drop", 0, "--in-place", "--out", "x.npz")
     refused("is for a file, and 'maze/astar' is none", "demos", "edit", "maze/astar", "--drop", 0, "--in-place")
@@ -482,17 +485,17 @@ def test_edit_in_place_only_when_asked(walks, refused):
         ([], "nothing to do: give keep, drop, trim or merge"),
         (["--drop", "5"], "there is no episode 5: choose 0 to 4"),
         (["--keep", "3:99"], "there is no episode 5"),
-        (["--keep", "failures"], "'failures' is no number of an episode"),
-        (["--drop=-1"], "'-1' is no number of an episode"),
-        (["--drop", "0:5"], "nothing is left of"),
-        (["--keep", "successes", "--drop", "0,2,4"], "nothing is left of"),
-        (["--trim", "30:"], "trim 30: leaves nothing of episode 1, which has 30 steps: drop it, or keep more"),
-        (["--trim", "9:9"], "trim 9:9 leaves nothing of episode 0"),
-        (["--trim", "5"], "'5' does not say which steps to keep"),
-        (["--trim", "1:9:2"], "'1:9:2' does not say which steps to keep"),
+        (["--keep", "failures"], "'failures' is not an episode"),
+        (["--drop=-1"], "'-1' is not an episode"),
+        (["--drop", "0:5"], "no episode is left of"),
+        (["--keep", "successes", "--drop", "0,2,4"], "no episode is left of"),
+        (["--trim", "30:"], "trim '30:' leaves no step of episode 1, which has 30: drop it, or keep more"),
+        (["--trim", "9:9"], "trim '9:9' leaves no step of episode 0"),
+        (["--trim", "5"], "'5' is not a range of steps"),
+        (["--trim", "1:9:2"], "'1:9:2' is not a range of steps"),
         (["--merge", "maze/astar"], "'maze/astar' holds demonstrations of maze, not of four-room"),
         (["--merge", "loud.npz"], "'loud.npz' was made with another noise_std (0.5, not 0.2)"),
-        (["--merge", "nowhere.npz"], "no demonstrations at 'nowhere.npz'"),
+        (["--merge", "nowhere.npz"], "no demonstrations 'nowhere.npz'"),
         (["--drop", "0", "--out", "loud.npz"], "'loud.npz' exists"),
     ],
 )
@@ -514,7 +517,7 @@ def test_merge_knows_the_defaults_of_the_environment(walks):
 def test_a_damaged_history_is_one_sentence(walks, history, refused):
     data = load_demos(walks)
     save_demos(DemoDataset(data.task, data.episodes, {**data.source, "history": history}), walks)
-    refused("the history in the source of these demonstrations cannot be read", "demos", "info", walks)
+    refused("the history of these demonstrations is invalid", "demos", "info", walks)
     refused("the history in the source", "demos", "edit", walks, "--drop", 0, "--in-place")
 
 
@@ -539,7 +542,7 @@ def test_replay_refuses(four_room, tmp_path, refused):
     refused("cannot write to", "demos", "replay", four_room, "--gif", tmp_path / "file" / "x.mp4")  # not ffmpeg's words
     (tmp_path / "file").unlink()
     refused("nothing to do", "demos", "replay", four_room)
-    refused("while --check tests all: leave it out", "demos", "replay", four_room, "--check", "--episode", 99)
+    refused("leave it out, as --check checks all episodes", "demos", "replay", four_room, "--check", "--episode", 99)
     refused("no episode 3", "demos", "replay", four_room, "--gif", tmp_path / "x.gif", "--episode", 3)
     refused("must end in .gif or .mp4", "demos", "replay", four_room, "--gif", tmp_path / "x.avi")
     for name, value in (("--episode", "-1"), ("--size", "-1"), ("--size", "nan"), ("--fps", "0"), ("--fps", "nan")):
@@ -566,7 +569,7 @@ def test_environments_that_cannot_be_played_again_are_told(tmp_path, refused):
 def test_odd_states_are_refused(infos):
     data = collect(Spinner(), "zigzag", 1, max_steps=9)
     odd = DemoDataset("zigzag", (dataclasses.replace(data[0], infos=infos),))
-    with pytest.raises(ValueError, match="hold no states"):
+    with pytest.raises(ValueError, match="hold images or single numbers"):
         demo_states(odd, 0)
 
 
@@ -667,12 +670,12 @@ def test_check_reports_and_fails(tmp_path, capsys, refused):
     observations[5, 0] += 60
     forged = DemoDataset(data.task, (dataclasses.replace(data[0], observations=observations),), data.source)
     save_demos(forged, tmp_path / "forged.npz")
-    sentence = f"1 of 1 episode in '{tmp_path / 'forged.npz'}' could not have happened in the environment"
+    sentence = f"1 of 1 episode in '{tmp_path / 'forged.npz'}' do not match the environment"
     told = refused(sentence, "demos", "replay", tmp_path / "forged.npz", "--check")
     assert "1 episode tested step by step" in told and "episode 0, step 5: no action with noise" in told
     save_demos(data, tmp_path / "fine.npz")
     run("demos", "replay", tmp_path / "fine.npz", "--check")
-    assert "every step is what the environment does" in capsys.readouterr().out
+    assert "every step matches the environment" in capsys.readouterr().out
 
 
 # ---- plot
@@ -704,12 +707,12 @@ def test_plotted_traces_have_their_demonstrators_colors(four_room, tmp_path):
 
 
 def test_plot_refuses(four_room, tmp_path, refused):
-    refused("no demonstrations given", "demos", "plot", "--out", tmp_path / "x.png")
+    refused("no demonstrations are given", "demos", "plot", "--out", tmp_path / "x.png")
     refused(".png, .pdf or .svg", "demos", "plot", four_room, "--out", tmp_path / "x.docx")
     refused("--episodes is 0", "demos", "plot", four_room, "--episodes", 0, "--out", tmp_path / "x.png")
     episode = Episode(np.zeros((3, 4)), np.zeros((2, 1)), np.zeros(2), False, True)
     save_demos(DemoDataset("Swing-v1", (episode,)), tmp_path / "swing.npz")
-    refused("'Swing-v1' have no map", "demos", "plot", tmp_path / "swing.npz", "--out", tmp_path / "x.png")
+    refused("Swing-v1 has no map", "demos", "plot", tmp_path / "swing.npz", "--out", tmp_path / "x.png")
     assert os.listdir(tmp_path) == ["swing.npz"]
 
 

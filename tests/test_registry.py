@@ -105,7 +105,7 @@ def test_a_subclass_without_a_name_is_neither_trained_nor_saved(dataset: DemoDat
 
     with pytest.raises(ValueError, match="Mine has no name"):
         train(Mine, dataset, **TINY)
-    with pytest.raises(ValueError, match="Wandering has no name of its own"):
+    with pytest.raises(ValueError, match="Wandering has no name"):
         train("pidm", dataset, predictor=Wandering(), **TINY)
     agent = train("bc", dataset, **TINY)
     with pytest.raises(ValueError, match="Mine is not registered as 'bc': give it a name"):

@@ -178,7 +178,7 @@ def test_other_data_versions_and_strays_do_not_mix(tiny: Sweep, tmp_path: Path, 
     older = json.loads(text)  # by a version that did not know this setting
     del older["agents"]["retrieval-bc"]["frames"]
     path.write_text(json.dumps(older))
-    with pytest.raises(ValueError, match=r"made with agents\.retrieval-bc\.frames unknown, not cnn"):
+    with pytest.raises(ValueError, match=r"with agents\.retrieval-bc\.frames unknown, not cnn"):
         run_sweep(tiny, tmp_path, here)
     assert json.loads(path.read_text()) == older
     path.unlink()
@@ -245,7 +245,7 @@ def test_a_stop_leaves_a_message_and_a_folder_to_go_on_with(
     ended = stop(box, tmp_path / "out", file, number)
     output = ended.out + ended.err
     assert ended.code == 128 + number and ended.out.startswith("1/12 "), output
-    assert "of 12 jobs are done and safe" in output and "Traceback" not in output
+    assert "of 12 jobs are saved" in output and "Traceback" not in output
     assert 2 <= len(read_results(tmp_path / "out")[0]) < 12
 
 
@@ -533,7 +533,7 @@ def test_results_swapped_with_one_another_are_refused(whole: Path, tmp_path: Pat
     text = one.read_text()
     one.write_text(two.read_text())
     two.write_text(text)
-    with pytest.raises(ValueError, match="does not hold the result that its name says"):
+    with pytest.raises(ValueError, match="holds the result of another job"):
         read_results(tmp_path / "results")
 
 

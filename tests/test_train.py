@@ -578,7 +578,7 @@ def test_the_commands_train_and_evaluate(
     assert agent.description["training"]["learning_rate"] == 1e-3 and not agent.config.scale_observations
     for words, message in (
         (["--agent", "bc", "--task", "maze", "--demos", demos], "are of four-room, not of maze"),
-        (["--agent", "bc"], "nothing to learn from"),
+        (["--agent", "bc"], "no task is given"),
         (["--agent", "bc", "--demos", demos, "--num-demos", "9"], "sample 9 of 3"),
         (["--agent", "bc", "--demos", demos, "--predictor", "learned"], "error: "),
         (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
@@ -613,7 +613,7 @@ def test_a_stopped_training_says_that_and_when_it_resumes(
         return step(run, *arguments)
 
     monkeypatch.setattr(Fit, "step", stop)
-    for told in ("rerun the command to begin anew: nothing is saved before 2 steps", "rerun the command to resume"):
+    for told in ("rerun the command to start over: nothing is saved before 2 steps", "rerun the command to resume"):
         with pytest.raises(SystemExit):
             main(words)
         assert told in capsys.readouterr().out

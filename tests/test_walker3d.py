@@ -112,7 +112,7 @@ def test_rows_and_episodes_have_a_chance_of_their_own() -> None:
     np.testing.assert_array_equal(single, both[0])
     again, _ = expert.predict(np.stack([state, state]), memory, np.array([True, False]))
     assert (again[0] != both[0]).any()
-    with pytest.raises(ValueError, match="the state is that of 2 rows, not of 1"):
+    with pytest.raises(ValueError, match="the state has 2 rows, and the observation 1"):
         expert.predict(state, memory)
     with pytest.raises(ValueError, match="17 numbers"):
         expert.predict(state[:10])

@@ -125,7 +125,7 @@ def test_the_command_collects_and_draws(tmp_path: Path, monkeypatch: pytest.Monk
     assert (len(data), data.task) == (2, "zigzag-3d") and data[0].observations.shape == (13, 24, 32, 3)
     main(["demos", "replay", str(out), "--gif", str(tmp_path / "z.gif"), "--size", "64"])
     main(["demos", "replay", str(out), "--check"])
-    assert "2 episodes simulated again" in capsys.readouterr().out
+    assert "2 episodes resimulated" in capsys.readouterr().out
     changed = [dataclasses.replace(data[0], actions=-data[0].actions), data[1]]
     save_demos(dataclasses.replace(data, episodes=tuple(changed)), tmp_path / "changed.npz")
     with pytest.raises(SystemExit):

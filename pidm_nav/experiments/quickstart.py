@@ -242,8 +242,8 @@ def _make_report(plan: QuickstartPlan, animation: str, out: Path) -> Report:
     sections = [
         Section(
             "The same episode, three times",
-            "PIDM steers toward the future of the nearest demonstrated state, which pulls it back. Without this pull, the "
-            " same PIDM repeats demonstrated changes from its own position, and drifts off.",
+            "PIDM steers toward the future of the nearest demonstrated state, which pulls it back. Without this "
+            "pull, the same PIDM repeats demonstrated changes from its own position, and drifts off.",
             pictures={"BC, PIDM, and the same PIDM without its pull.": out / GIF},
             panes=3,
         ),
