@@ -90,7 +90,7 @@ def describe(part: Any) -> str:
     return f"{kind.name}({', '.join(changed)})" if changed else str(kind.name)
 
 
-def make_part(kind: str, text: str, plugin: str = "") -> Any:
+def make_part(kind: str, text: str) -> Any:
     """Return a predictor or inverse dynamics model from a text such as `nearest` or `neighbors(k=3, pull=0.5)`."""
     try:
         label, bracket, rest = text.partition("(")
@@ -102,7 +102,7 @@ def make_part(kind: str, text: str, plugin: str = "") -> Any:
         options = {str(each.arg): ast.literal_eval(ast.unparse(each.value)) for each in given}
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"'{text[:80]}' cannot be read: write a name, or name(option=value, ...)") from None
-    part = find_part(kind, label.strip(), plugin)
+    part = find_part(kind, label.strip())
     kinds = get_type_hints(part, include_extras=True)
     known = {field.name: kinds[field.name] for field in fields(part) if field.init} if is_dataclass(part) else {}
     for option, value in options.items():

@@ -256,10 +256,10 @@ def _sentence(error: BaseException) -> str:
     return _shortened(printable(" ".join(str(error).split()))) or type(error).__name__
 
 
-def _shortened(text: str, most: int = 1000) -> str:
+def _shortened(text: str) -> str:
     """Return a text with long values and a long middle left out."""
     text = re.sub(r"\S{200,}|'[^']{200,}'", lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
-    return text if len(text) <= most else f"{text[: most - 300]} ... {text[-280:]}"
+    return text if len(text) <= 1000 else f"{text[:700]} ... {text[-280:]}"
 
 
 if __name__ == "__main__":

@@ -195,10 +195,10 @@ def test_bad_input_is_one_sentence(tmp_path, files):
     ("command", "option", "value", "told"),
     [
         *(("predictor", "--sizes", value, "as at least one is held out") for value in (-1, 0, 10**20)),
-        *(("predictor", "--subsets", value, "a whole number from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
+        *(("predictor", "--subsets", value, "an integer from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
         *(("predictor", "--horizon", value, "horizon") for value in (-1, 0, 10**20)),
         *(("horizon", "--horizons", value, "horizon") for value in (-1, 0, 10**20)),
-        *(("horizon", "--splits", value, "a whole number from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
+        *(("horizon", "--splits", value, "an integer from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
         *(("horizon", "--training", value, "cannot split 6 episodes") for value in (-1, 0, 10**20)),
     ],
 )

@@ -53,7 +53,7 @@ def test_evaluate_knows_what_an_agent_was_trained_on(demos):
     agent = pidm_nav.train("bc", demos, **QUICK)
     result = pidm_nav.evaluate(agent, episodes=2)
     assert result.task.name == "zigzag" and result.env_kwargs == agent.description["env_kwargs"]
-    with pytest.raises(ValueError, match="name a task"):
+    with pytest.raises(ValueError, match="give a task"):
         pidm_nav.evaluate("astar")
 
 

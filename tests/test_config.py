@@ -75,7 +75,7 @@ def test_a_sweep_repeated_from_its_file_has_the_same_results(tmp_path: Path) -> 
     ("text", "key", "reason"),
     [
         ("stepz: 5", "stepz", "did you mean --steps?"),
-        ("steps: many", "steps", "not a whole number"),
+        ("steps: many", "steps", "not an integer"),
         ("loss: huber", "loss", "choose one of l1, mse"),
         ("agent: bd", "agent", "there is no agent 'bd'"),
         ("demos: nowhere.npz", "demos", "there are no demonstrations"),

@@ -89,7 +89,7 @@ def test_horizon_below_one_is_refused():
         ({"actions": np.full((3, 2), -1e10)}, r"actions have a number beyond 1e\+09"),
         ({"terminated": "no"}, "terminated is 'no': it must be True or False"),
         ({"truncated": 1}, "truncated is 1: it must be True or False"),
-        ({"seed": -1}, "the seed is -1: it must be a whole number of 0 or more"),
+        ({"seed": -1}, "the seed is -1: it must be an integer of 0 or more"),
         ({"seed": 1.5}, "the seed is 1.5"),
         ({"seed": 2**63}, "the seed is 9223372036854775808"),
         ({"observations": np.zeros((4, 8, 0, 3), np.uint8)}, r"observations have shape \(4, 8, 0, 3\)"),

@@ -142,13 +142,13 @@ def test_collect_keeps_custom_maps_with_the_data(tmp_path):
         (["--task", "maze", "--out", "map.txt/x.npz"], "cannot write to 'map.txt'"),
         (["--task", "maze", "--speed", "nan"], "speed is nan"),
         (["--task", "maze", "--seed", "nan"], "--seed"),
-        (["--task", "mase"], "no task is called 'mase': did you mean 'maze'?"),
-        ([], "no task given: add --task"),
+        (["--task", "mase"], "there is no task 'mase': did you mean 'maze'?"),
+        ([], "no task is given: add --task"),
         (["--task", "custom"], "--task custom has no map: add --layout"),
         (["--task", "maze", "--layout", "map.txt"], "maze has its own map: leave --layout out"),
-        (["--task", "maze", "--room-size", "600", "500"], "--room-size is the size of a map of your own: add --layout"),
-        (["--task", "maze", "--episodes", "0"], "the number of episodes is 0: it must be a whole number from 1"),
-        (["--task", "maze", "--seed", "-1"], "the seed is -1: it must be a whole number from 0"),
+        (["--task", "maze", "--room-size", "600", "500"], "--room-size is given without a map: add --layout"),
+        (["--task", "maze", "--episodes", "0"], "the number of episodes is 0: it must be an integer from 1"),
+        (["--task", "maze", "--seed", "-1"], "the seed is -1: it must be an integer from 0"),
         (["--task", "maze", "--speed", "0"], "speed is 0.0: it must be a number from 0.1 to 1"),
         (
             ["--task", "maze", "--expert", "human-like", "--speed", "0.5"],
@@ -226,8 +226,8 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--episodes", "0"], "the number of episodes is 0: it must be a whole number from 1"),
-        (["--seed", "-1"], "the seed is -1: it must be a whole number from 0"),
+        (["--episodes", "0"], "the number of episodes is 0: it must be an integer from 1"),
+        (["--seed", "-1"], "the seed is -1: it must be an integer from 0"),
         (["--video-episode", "1"], "--video-episode is given without --video: add --video"),
         (["--video", "x.avi"], "must end in .gif or .mp4"),
         ([], "nowhere"),
@@ -241,7 +241,7 @@ def test_evaluate_refuses_before_it_loads_the_agent(arguments, sentence, refused
 def test_evaluate_asks_for_a_display_before_it_plays(agent, refused, monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
-    refused("there is no display: run this on a desktop, or use --video", "evaluate", agent, "--render")
+    refused("without a display: use a desktop, or use --video", "evaluate", agent, "--render")
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, r
     other = ["--task", "custom", "--layout", tmp_path / "map.txt", "--room-size", 900, 900]
     refused(unseen + "custom have other bounds", "evaluate", agent, *other)
     film = ["--episodes", 2, "--video", "x.gif", "--video-episode", 5]
-    refused("--video-episode is 5: it must be a whole number from 0 to 1", "evaluate", agent, *film)
+    refused("--video-episode is 5: it must be an integer from 0 to 1", "evaluate", agent, *film)
 
 
 # ---- info

@@ -69,7 +69,7 @@ def test_a_choice_outside_the_space_is_refused() -> None:
         def predict(self, observation: Any, *rest: Any, **more: Any) -> tuple[NDArray[np.int64], Any]:
             return np.full(len(observation), 2), None
 
-    with pytest.raises(ValueError, match=r"Confused.predict returned \[2, 2\]: return numbers of Discrete\(2\)"):
+    with pytest.raises(ValueError, match=r"Confused.predict returned \[2, 2\]: return actions of Discrete\(2\)"):
         evaluate(Confused(), "CartPole-v1", 2)
 
 

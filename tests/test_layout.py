@@ -104,7 +104,7 @@ def test_boxes_in_walls_and_bad_arguments_are_refused():
         Layout.parse(SMALL.replace("1", "G").replace("2", "G"), goal_order=[0, 0])
     with pytest.raises(ValueError, match="only for maps with G goals"):
         Layout.parse(SMALL, goal_order=[0, 1])
-    with pytest.raises(ValueError, match="the width of room_size is 30: it must be a whole number from 40"):
+    with pytest.raises(ValueError, match="the width of room_size is 30: it must be an integer from 40"):
         Layout.parse(SMALL, (30, 800))
 
 

@@ -65,7 +65,7 @@ def test_falling_is_no_success() -> None:
         fallen.success is None and fallen.goal_ratio is None and "success" not in fallen.summary() | fallen.table()[0]
     )
     assert "success" not in repr(fallen)
-    with pytest.raises(ValueError, match="does not say what a success is"):
+    with pytest.raises(ValueError, match="does not report success"):
         _ = fallen.success_rate
 
 

@@ -386,7 +386,7 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--tasks", "labyrinth"], "no task is called 'labyrinth'"),
+        (["--tasks", "labyrinth"], "there is no task 'labyrinth'"),
         (["--agents", "bc,gpt"], "there is no agent 'gpt'"),
         (["--num-demos", "1,80"], "there are 4 demonstrations of zigzag, but --num-demos asks for 80"),
         (["--num-demos", "few"], "--num-demos: 'few' cannot be read: give values such as 1,2,5"),

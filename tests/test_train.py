@@ -583,7 +583,7 @@ def test_the_commands_train_and_evaluate(
         (["--agent", "bc", "--demos", demos, "--predictor", "learned"], "error: "),
         (["--agent", "bc", "--demos", demos, "--history", "0", "3"], "are for images"),
         (["--agent", "bc", "--demos", demos, "--seed", "-1"], "seed is -1: expected `int` >= 0"),
-        (["--agent", "bc", "--demos", demos, "--steps", "nan"], "error: --steps: 'nan' is not a whole number"),
+        (["--agent", "bc", "--demos", demos, "--steps", "nan"], "error: --steps: 'nan' is not an integer"),
         (
             ["--agent", "bc", "--demos", demos, "--encoder-sizes", "40000"],
             "encoder_sizes is (40000,): expected `int` <= 8192",
