@@ -77,7 +77,7 @@ def test_few_demonstrations_say_what_cannot_be_told(demos, number, capsys):
     assert len(found.errors) == (0 if number == 1 else 10)
     if number == 1:
         assert np.isnan(found.linear_r2) and found.to_json()["linear_r2"] is None
-        with pytest.raises(ValueError, match="nothing to draw"):
+        with pytest.raises(ValueError, match="nothing to plot"):
             found.plot()
 
 

@@ -122,7 +122,7 @@ def test_demonstrations_and_agents_save_and_load_themselves(demos, kind, tmp_pat
     [
         (lambda demos: pidm_nav.train(demos, "bc"), "give the agent's name, such as bc"),
         (lambda demos: pidm_nav.train("zigzag/human-like", "bc"), "there is no agent 'zigzag/human-like'"),
-        (lambda demos: pidm_nav.train("bc", 5), "5 are no demonstrations"),
+        (lambda demos: pidm_nav.train("bc", 5), "5 is not a dataset"),
         (lambda demos: pidm_nav.evaluate("zigzag", "zigzag/pidm"), r"give evaluate\(agent, task\)"),
         (lambda demos: pidm_nav.evaluate("zigzag", pidm_nav.AStarExpert("zigzag")), r"give evaluate\(agent, task\)"),
         (lambda demos: pidm_nav.evaluate(gym.make("CartPole-v1"), "zigzag"), "has no predict"),

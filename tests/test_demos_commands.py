@@ -216,7 +216,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     run("evaluate", tmp_path / "bc", "--episodes", 1)
     assert "bc on Pendulum-v1: return -" in capsys.readouterr().out
     refused(
-        "trained on Pendulum-v1: it cannot see the observations of maze", "evaluate", tmp_path / "bc", "--task", "maze"
+        "trained on Pendulum-v1, and the observations of maze have", "evaluate", tmp_path / "bc", "--task", "maze"
     )
 
 
@@ -470,7 +470,7 @@ def test_edit_in_place_only_when_asked(walks, refused):
     refused("--out is the edited file", "demos", "edit", walks, "--drop", 0, "--out", walks, "--force")
     refused("give either --out", "demos", "edit", walks, "--drop", 0)
     refused("give either --out", "demos", "edit", walks, "--drop", 0, "--in-place", "--out", "x.npz")
-    refused("is for a file, and 'maze/astar' is none", "demos", "edit", "maze/astar", "--drop", 0, "--in-place")
+    refused("needs a file, and 'maze/astar' is not one", "demos", "edit", "maze/astar", "--drop", 0, "--in-place")
     with only_writer(walks, ""):
         refused("is being written to by another process", "demos", "edit", walks, "--drop", 0, "--in-place")
     assert walks.read_bytes() == before
@@ -518,7 +518,7 @@ def test_a_damaged_history_is_one_sentence(walks, history, refused):
     data = load_demos(walks)
     save_demos(DemoDataset(data.task, data.episodes, {**data.source, "history": history}), walks)
     refused("the history of these demonstrations is invalid", "demos", "info", walks)
-    refused("the history in the source", "demos", "edit", walks, "--drop", 0, "--in-place")
+    refused("the history of these", "demos", "edit", walks, "--drop", 0, "--in-place")
 
 
 # ---- replay

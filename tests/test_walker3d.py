@@ -114,5 +114,5 @@ def test_rows_and_episodes_have_a_chance_of_their_own() -> None:
     assert (again[0] != both[0]).any()
     with pytest.raises(ValueError, match="the state has 2 rows, and the observation 1"):
         expert.predict(state, memory)
-    with pytest.raises(ValueError, match="17 numbers"):
+    with pytest.raises(ValueError, match="17 features"):
         expert.predict(state[:10])
