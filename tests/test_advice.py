@@ -228,7 +228,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(demos, tmp_path, capsys):
 
 
 def test_long_episodes_are_asked_about_their_beginning(monkeypatch):
-    monkeypatch.setattr("pidm_nav.analysis.held_out.MOST_STEPS", 10)
+    monkeypatch.setattr("pidm_nav.analysis.held_out.MAX_STEPS", 10)
     data = walks(3, 0.5)
     asked = Vectors(spaces.Box(-1, 1, (2,))).dataset(data)
     assert [len(each) for each in asked] == [10] * 3

@@ -21,7 +21,7 @@ from pidm_nav.analysis.predictor import (
     predict_episodes,
     prediction_errors,
 )
-from pidm_nav.commands import analysis as commands
+from pidm_nav.commands import load_command
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
@@ -149,7 +149,7 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
 
 
 def run(command: str, *arguments: Any) -> None:
-    tyro.cli(getattr(commands, command.title()), args=list(map(str, arguments))).run()
+    tyro.cli(load_command(f"analyze {command}"), args=list(map(str, arguments))).run()
 
 
 def written(folder: Path, name: str) -> list[dict[str, str]]:

@@ -215,9 +215,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     run("train", "--agent", "bc", "--demos", swings, "--steps", 2, "--out", tmp_path / "bc")
     run("evaluate", tmp_path / "bc", "--episodes", 1)
     assert "bc on Pendulum-v1: return -" in capsys.readouterr().out
-    refused(
-        "trained on Pendulum-v1, and the observations of maze have", "evaluate", tmp_path / "bc", "--task", "maze"
-    )
+    refused("trained on Pendulum-v1, and the observations of maze have", "evaluate", tmp_path / "bc", "--task", "maze")
 
 
 # ---- evaluate

@@ -169,7 +169,7 @@ def print_curves(curves: Sequence[Finding], key: str, value: str, title: str, pr
 
 @dataclass(frozen=True, kw_only=True)
 class PredictorErrors(DemoAnalysis):
-    """Plot the prediction error on held-out episodes against the number of demonstrations.
+    """Plot prediction errors on held-out episodes by number of demonstrations.
 
     Example: pidm-nav analyze predictor --demos maze/human-like --out analysis
     """
@@ -195,7 +195,7 @@ class PredictorErrors(DemoAnalysis):
 
 @dataclass(frozen=True, kw_only=True)
 class Horizon(HorizonStudy, DemoAnalysis):
-    """Plot the prediction error on held-out episodes against the horizon.
+    """Plot prediction errors on held-out episodes by horizon.
 
     Example: pidm-nav analyze horizon --demos maze/human-like --out analysis
     """

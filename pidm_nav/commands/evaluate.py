@@ -149,7 +149,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Agents:
-    """List pretrained agents, and all agents, predictors and inverse dynamics models that can be trained.
+    """List pretrained agents; then all agents, predictors and inverse dynamics models that can be trained.
 
     Use pretrained agents by name in evaluate and play. Goal ratio and success (the fraction of episodes with all goals
     reached) are means over 50 test episodes with 95% intervals.

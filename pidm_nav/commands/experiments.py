@@ -83,7 +83,7 @@ class SweepCommand(library.SweepOptions):
     cpus_per_job: float = 1.0
     """CPU cores that a job reserves in Ray."""
     gpus_per_job: float = 0.0
-    """GPUs, or fraction of one, that a job reserves in Ray; also give --device cuda."""
+    """GPUs, or fraction of one, that a job reserves in Ray; needs --device cuda as well."""
     shard: str = "0/1"
     """Shard I/N of the jobs, so that N machines can share one folder."""
     retry_failed: bool = False

@@ -131,7 +131,7 @@ class Record(PlayOptions):
 
 @dataclass(frozen=True)
 class Play(PlayOptions):
-    """Play a task yourself, or race an agent with the same map, noise and steps per second.
+    """Play a task yourself, or race an agent; both have the same map, noise and steps per second.
 
     Without --task, the task is the agent's.
 

@@ -50,7 +50,7 @@ class Train:
     idm_demos: str | None = None
     """More data, of any quality, for the inverse dynamics model, or random to collect random play. Default: none."""
     random_play_steps: int = 2000
-    """Number of transitions for --idm-demos random."""
+    """Number of transitions of random play."""
     preset: str | None = None
     """Preset of settings: fast (seconds on a laptop), paper, or paper-fast (the paper's networks, fewer steps); for
     images: pixels (train a CNN) or frozen (frozen encoder). Default: fast; for images pixels, or frozen with a frozen
