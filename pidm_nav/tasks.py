@@ -44,40 +44,23 @@ MAX_CHANNELS = 4  # of an image; more are a stack of images
 class Task:
     """An environment with its properties; the defaults are for environments outside this package."""
 
-    name: str
-    """Name in files and on the command line; the Gymnasium id of other environments."""
-    title: str
-    """Title in tables and figures."""
+    name: str  # name in files and on the command line; the Gymnasium id of other environments
+    title: str  # title in tables and figures
     env_id: str
-    """Gymnasium id."""
     max_steps: int = DEFAULT_MAX_STEPS
-    """Step limit."""
-    num_goals: int = 0
-    """Number of goals; 0 without goals, or if it depends on the map."""
-    map: str | None = None
-    """Name of the map's file."""
-    room_size: tuple[int, int] = (800, 800)
-    """Width and height of the map in pixels."""
-    world: str | None = None
-    """Dataclass of the environment's arguments, as module:class."""
-    entry_point: str | None = None
-    """Environment, as module:class."""
-    vector_entry_point: str | None = None
-    """Vector environment, as module:class."""
-    rows: int = 16
-    """Largest number of parallel episodes."""
-    has_2d_state: bool = False
-    """Whether the state vector is that of world2d/state.py."""
-    flags: tuple[int, int] | None = None
-    """First column and stride of the flags of reached goals in the state vector."""
+    num_goals: int = 0  # number of goals; 0 without goals, or if it depends on the map
+    map: str | None = None  # name of the map's file
+    room_size: tuple[int, int] = (800, 800)  # width and height of the map in pixels
+    world: str | None = None  # dataclass of the environment's arguments, as module:class
+    entry_point: str | None = None  # environment, as module:class
+    vector_entry_point: str | None = None  # vector environment, as module:class
+    rows: int = 16  # largest number of parallel episodes
+    has_2d_state: bool = False  # whether the state vector is that of world2d/state.py
+    flags: tuple[int, int] | None = None  # first column and stride of the flags of reached goals in the state vector
     metric: Metric = "return"
-    """Metric of scores."""
-    experts: tuple[str, ...] = ()
-    """Names of the task's experts; the first is the default."""
-    fps: float = 30.0
-    """Steps per second when a person plays."""
-    sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")
-    """Stick axis of each action component when a person plays."""
+    experts: tuple[str, ...] = ()  # names of the task's experts; the first is the default
+    fps: float = 30.0  # steps per second when a person plays
+    sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")  # stick axis of each action component when a person plays
 
     @property
     def defaults(self) -> dict[str, Any]:

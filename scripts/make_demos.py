@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from play_statistics import PlayStatistics, play_statistics
+
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos, save_demos
-from pidm_nav.demos.statistics import PlayStatistics, play_statistics
 from pidm_nav.tasks import PAPER_TASKS
 
 DATA = Path(__file__).parents[1] / "demos" / "data"

@@ -186,7 +186,7 @@ def test_bad_input_is_one_sentence(tmp_path, files):
         run("horizon", "--demos", "--out", tmp_path)
     with refused("seed is -1"):
         run("horizon", "--demos", files["zigzag"], "--seed", -1, "--out", tmp_path)
-    with refused("no episode has 9999 steps"):
+    with refused("horizon is 9999"):
         run("predictor", "--demos", files["zigzag"], "--horizon", 9999, "--out", tmp_path)
     assert not list(tmp_path.glob("*.csv"))
 

@@ -113,7 +113,7 @@ def test_the_command_compares_agents_and_experts(agents, tmp_path, monkeypatch, 
     assert [line.split()[:2] for line in lines[1:10]] == [
         [name, seed] for name in ("zigzag", "astar", "other") for seed in "567"
     ]
-    assert lines[10].startswith("zigzag, the same 3 episodes for all; took ")
+    assert lines[10].startswith("zigzag, 3 episodes, the same for all; took ")
     assert lines[11].split()[-4:] == ["difference", "from", "zigzag", "p"]
     assert lines[13].startswith("astar   1.000 (1.000 to 1.000)  100%")
     rows = json.loads((tmp_path / "out.json").read_text())

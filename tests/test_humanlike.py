@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import gymnasium as gym
@@ -15,10 +16,11 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import Habits, HumanLikePlayer
 from pidm_nav.demos.experts.routes import TASTES, routes_for
-from pidm_nav.demos.statistics import play_statistics
 from pidm_nav.tasks import PAPER_TASKS, Task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import join_state
+
+play_statistics = run_path(str(Path(__file__).parents[1] / "scripts" / "play_statistics.py"))["play_statistics"]
 
 # The paper's people, 50 episodes a task: mean, standard deviation and extremes of the length, mean stick deflection,
 # variance of actions within 60 px of a goal, and that variance in the same place, near goals and elsewhere.

@@ -48,29 +48,17 @@ class Advice:
     """Recommended agent with its confidence and reasons; means are over held-out episodes with 95% intervals."""
 
     task: str
-    """Task of the demonstrations."""
-    episodes: int
-    """Number of demonstrations used."""
-    failed: int
-    """Number of failed demonstrations."""
-    goals_vary: bool
-    """Whether goals vary between demonstrations."""
-    errors: Means
-    """Mean squared action errors / variance: bc, AGENT/FUTURES, and change (a linear regression)."""
-    restoring: Means
-    """Fraction of a sideways push that each agent undoes."""
-    steers_back: Means
-    """That fraction minus BC's, for each PIDM."""
+    episodes: int  # number of demonstrations used
+    failed: int  # number of failed demonstrations
+    goals_vary: bool  # whether goals vary between demonstrations
+    errors: Means  # mean squared action errors / variance: bc, AGENT/FUTURES, and change (a linear regression)
+    restoring: Means  # fraction of a sideways push that each agent undoes
+    steers_back: Means  # that fraction minus BC's, for each PIDM
     metric: str
-    """Metric of the scores."""
-    scores: Scores
-    """Mean score of each agent per fold; empty without rollouts."""
+    scores: Scores  # mean score of each agent per fold; empty without rollouts
     agent: str
-    """Recommended agent."""
-    sure: str
-    """Confidence: high, moderate or low."""
+    sure: str  # confidence: high, moderate or low
     sentence: str
-    """The advice in a sentence."""
 
     @property
     def linear_r2(self) -> float:

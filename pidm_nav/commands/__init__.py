@@ -25,7 +25,7 @@ GROUPS: dict[str, dict[str, str]] = {  # words of each command, and its dataclas
         "evaluate": "evaluate:Evaluate",
         "agents": "evaluate:Agents",
         "export": "evaluate:Export",
-        "hub push": "hub:Push",
+        "hub push": "evaluate:Push",
     },
     "Reproduce the paper": {
         "sweep": "experiments:SweepCommand",

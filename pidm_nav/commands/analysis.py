@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ from pidm_nav.analysis.advice import Advice, advise
 from pidm_nav.analysis.predictor import HorizonStudy, error_curve, horizon_curve, plot_error_curves, plot_horizon_curves
 from pidm_nav.analysis.states import Finding, Row
 from pidm_nav.commands.demos import load_all
-from pidm_nav.commands.options import File
+from pidm_nav.commands.options import File, check_output_files
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats import load_demos
@@ -54,11 +54,7 @@ class Advise:
 
     def run(self) -> None:
         """Measure, print and save the advice."""
-        for option, path in {"--plot": self.plot, "--json": self.json}.items():
-            if path is not None and path.is_dir():
-                raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
-            if path is not None:
-                writable_folder(path.parent, option)
+        check_output_files({"--plot": self.plot, "--json": self.json})
         options: Any = {"episodes": self.episodes, "seed": self.seed, "steps": self.steps}
         found = advise(load_demos(self.file), rollouts=self.rollouts, progress=True, **options)
         print_advice(found)
@@ -154,17 +150,14 @@ def all_rows(found: Sequence[Finding]) -> list[Row]:
     return [row for finding in found for row in finding.rows()]
 
 
-def print_rows(rows: Sequence[Row], columns: Mapping[str, str], title: str) -> None:
-    """Print rows with their task and demonstrator."""
-    shown = [{**row, "task": task_title(row["task"])} for row in rows]
-    print_table(shown, {"task": "Task", "demonstrator": "By", **columns}, title)
-
-
 def print_curves(curves: Sequence[Finding], key: str, value: str, title: str, prefix: str = "") -> None:
     """Print one row per curve, with a column for each value of `key`."""
-    rows = [{**curve.rows()[0], **{str(row[key]): row[value] for row in curve.rows()}} for curve in curves]
+    rows = []
+    for curve in curves:
+        values = {str(row[key]): row[value] for row in curve.rows()}
+        rows.append({"task": task_title(curve.task), "demonstrator": curve.demonstrator, **values})
     keys = sorted({row[key] for row in all_rows(curves)})
-    print_rows(rows, {str(x): f"{prefix}{x}" for x in keys}, title)
+    print_table(rows, {"task": "Task", "demonstrator": "By", **{str(x): f"{prefix}{x}" for x in keys}}, title)
 
 
 @dataclass(frozen=True, kw_only=True)

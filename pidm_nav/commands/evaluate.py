@@ -1,4 +1,4 @@
-"""The commands `evaluate`, `agents` and `export`."""
+"""The commands on agents: `evaluate`, `agents`, `export` and `hub push`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from pidm_nav.commands.options import EnvArguments, EnvOptions
+from pidm_nav.commands.options import EnvArguments, EnvOptions, check_output_files
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.experts import EXPERTS
-from pidm_nav.files import writable_folder, write_json, write_rows
+from pidm_nav.files import write_json, write_rows
 from pidm_nav.limits import check_number
 from pidm_nav.packaged import packaged_agents
 from pidm_nav.policies import load_named, named_expert
@@ -114,11 +114,7 @@ class Evaluate:
             check_video_name(self.video)
         elif self.video_episode is not None:
             raise ValueError("--video-episode is given without --video: add --video with a file's name")
-        for option, path in {"--csv": self.csv, "--json": self.json, "--video": self.video}.items():
-            if path is not None and path.is_dir():
-                raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
-            if path is not None:
-                writable_folder(path.parent, option)
+        check_output_files({"--csv": self.csv, "--json": self.json, "--video": self.video})
 
     def _players(self) -> tuple[Task, dict[str, tuple[Policy, dict[str, Any]]]]:
         """Return the task, and each agent with the arguments of its environment."""
@@ -193,6 +189,32 @@ class Export:
         if self.out.exists() and not self.force:
             raise FileExistsError(f"'{self.out}' exists: choose another name, or --force to replace it")
         say(f"{self.agent} is in {agent.to_onnx(self.out)}, {self.out.stat().st_size:,} bytes")
+
+
+@dataclass(frozen=True)
+class Push:
+    """Push an agent or demonstrations, with a card, to the Hugging Face Hub.
+
+    Log in first with `hf auth login`. Load with the name hf://OWNER/NAME.
+
+    Example: pidm-nav hub push maze/pidm me/maze-pidm
+    """
+
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
+    """Agent (folder of a trained agent, or maze/pidm) or demonstrations (a file, or TASK/astar)."""
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OWNER/NAME")]
+    """Repository, OWNER/NAME[/FOLDER][@REVISION]; created if it does not exist."""
+    private: bool = False
+    """Make a new repository private."""
+    episodes: int | None = None
+    """Number of test episodes for the score on an agent's card; 0 for no score. Default: 50, or 10 in slow
+    environments."""
+
+    def run(self) -> None:
+        """Push to the hub, and print the address."""
+        from pidm_nav.agents.hub import push_to_hub
+
+        say(f"pushed to {push_to_hub(self.path, self.name, private=self.private, episodes=self.episodes)}")
 
 
 def _check_spaces(name: str, agent: Agent, trained_on: Task, task: Task, arguments: dict[str, Any]) -> None:

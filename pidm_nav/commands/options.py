@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from pidm_nav.files import writable_folder
 from pidm_nav.tasks import TASKS, Task, find_task
 from pidm_nav.world2d.layout import Layout
 
@@ -22,6 +23,15 @@ Files = Annotated[
     tyro.conf.arg(metavar="FILE...", help=f"Demonstrations: {ANY_FORMAT}.", help_behavior_hint=""),
 ]
 Switch = Annotated[bool | None, tyro.conf.DisallowNone]  # --switch, --no-switch, or neither
+
+
+def check_output_files(paths: Mapping[str, Path | None]) -> None:
+    """Raise an error for files, by option, that cannot be written."""
+    for option, path in paths.items():
+        if path is not None and path.is_dir():
+            raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
+        if path is not None:
+            writable_folder(path.parent, option)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Statistics of demonstrations, to compare scripted with human ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
