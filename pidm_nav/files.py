@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-LONGEST_WAIT = 60.0  # seconds for another writer
+MAX_WAIT = 60.0  # seconds for another writer
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[N
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(place.lstat().st_mode):  # one call, as another process may remove its lock at any time
             raise OSError(f"the lock '{place}' is a link or a folder, not a file: remove it")
-    lock = FileLock(place, LONGEST_WAIT if wait else 0, thread_local=False)  # another thread may release it
+    lock = FileLock(place, MAX_WAIT if wait else 0, thread_local=False)  # another thread may release it
     try:
         lock.acquire(poll_interval=0.01)
     except Timeout:

@@ -20,7 +20,7 @@ from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import goals_of
 
 CONFIG, TRAJECTORY = "_env_config.yaml", "_trajectory_data.npz"
-MOST_LISTS = 500
+MAX_LISTS = 500
 
 
 # Fields that we read of an environment's description, with the paper's names.
@@ -82,7 +82,7 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
         if len(text) > 2**20 or b"<<" in text:  # merge keys can expand without limit
             raise ValueError("it is too long")
         # deeply nested lists crash the parser
-        if sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MOST_LISTS:
+        if sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MAX_LISTS:
             raise ValueError("it has too many lists")
         config = msgspec.yaml.decode(text, type=_Config)
         layout = Layout.parse(config.layout, config.room_size, config.goal.goal_ordering)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
-LARGEST = 1e9  # in observations and actions, whose squares are summed in float32
+MAX_VALUE = 1e9  # in observations and actions, whose squares are summed in float32
 
 
 class Plottable:
@@ -70,8 +70,8 @@ class Episode(Plottable):
         for name, array in (("observations", observations), ("actions", actions)):
             if (array.ndim != 2 and not (images and array is observations)) or 0 in observations.shape[1:]:
                 raise ValueError(f"{name} have shape {array.shape}: give one row of numbers per step")
-            if max(array.max(initial=0), -array.min(initial=0)) > LARGEST:
-                raise ValueError(f"{name} have a number beyond {LARGEST:g}: drop the episode, or rescale it")
+            if max(array.max(initial=0), -array.min(initial=0)) > MAX_VALUE:
+                raise ValueError(f"{name} have a number beyond {MAX_VALUE:g}: drop the episode, or rescale it")
         if len(observations) != steps + 1:
             raise ValueError(
                 f"an episode has {len(observations)} observations for {steps} actions: "
