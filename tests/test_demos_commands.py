@@ -227,7 +227,7 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
         (["--episodes", "0"], "the number of episodes is 0: it must be an integer from 1"),
         (["--seed", "-1"], "the seed is -1: it must be an integer from 0"),
         (["--video-episode", "1"], "--video-episode is given without --video: add --video"),
-        (["--video", "x.avi"], "must end in .gif or .mp4"),
+        (["--video", "x.avi"], "ends with .gif or .mp4"),
         ([], "nowhere"),
     ],
 )
@@ -542,7 +542,7 @@ def test_replay_refuses(four_room, tmp_path, refused):
     refused("nothing to do", "demos", "replay", four_room)
     refused("leave it out, as --check checks all episodes", "demos", "replay", four_room, "--check", "--episode", 99)
     refused("no episode 3", "demos", "replay", four_room, "--gif", tmp_path / "x.gif", "--episode", 3)
-    refused("must end in .gif or .mp4", "demos", "replay", four_room, "--gif", tmp_path / "x.avi")
+    refused("ends with .gif or .mp4", "demos", "replay", four_room, "--gif", tmp_path / "x.avi")
     for name, value in (("--episode", "-1"), ("--size", "-1"), ("--size", "nan"), ("--fps", "0"), ("--fps", "nan")):
         refused(value, "demos", "replay", four_room, "--gif", tmp_path / "x.gif", name, value)
     for fps in ("inf", "1e308", "1e-320"):

@@ -197,7 +197,7 @@ def test_what_is_not_there_or_not_ours_is_told(capsys: Any) -> None:
     REPOS["models/me/bad"] = {"agent.json": b"{}"}
     for name, reason in {
         "hf://me/nothing": "there is no 'hf://me/nothing' on the Hugging Face Hub",
-        "hf://me/other": "no agent.json in it",
+        "hf://me/other": "holds no agent.json",
         "hf://me/other@gone": "no such revision",
         "hf://me/huge/large": "10,000,000,000 bytes",
         "hf://me/bad": "damaged",

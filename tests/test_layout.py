@@ -100,7 +100,7 @@ def test_boxes_in_walls_and_bad_arguments_are_refused():
         Layout.parse(tight)
     with pytest.raises(ValueError, match="touches the first goal"):
         Layout.parse("A1" + "." * 78 + "\n" + "." * 80)
-    with pytest.raises(ValueError, match=r"goal_order \[0, 0\]"):
+    with pytest.raises(ValueError, match=r"goal_order is \[0, 0\]"):
         Layout.parse(SMALL.replace("1", "G").replace("2", "G"), goal_order=[0, 0])
     with pytest.raises(ValueError, match="the map has numbered goals"):
         Layout.parse(SMALL, goal_order=[0, 1])

@@ -861,7 +861,7 @@ def test_without_a_display_one_sentence_says_so(tmp_path, command):
     ended = subprocess.run(arguments, env=without_display(), cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert "no display" in line and "pidm-nav collect" in line
+    assert "without a display" in line and "pidm-nav collect" in line
     assert os.listdir(tmp_path) == []
 
 

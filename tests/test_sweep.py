@@ -388,9 +388,9 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
     [
         (["--tasks", "labyrinth"], "there is no task 'labyrinth'"),
         (["--agents", "bc,gpt"], "there is no agent 'gpt'"),
-        (["--num-demos", "1,80"], "there are 4 demonstrations of zigzag, but --num-demos asks for 80"),
-        (["--num-demos", "few"], "--num-demos: 'few' cannot be read: give values such as 1,2,5"),
-        (["--num-demos", "0,1"], "--num-demos is given 0: choose from 1 to"),
+        (["--num-demos", "1,80"], "--num-demos is 80, and there are 4 demonstrations of zigzag"),
+        (["--num-demos", "few"], "--num-demos: 'few' is not a list: give values such as 1,2,5"),
+        (["--num-demos", "0,1"], "--num-demos is 0: choose from 1 to"),
         (["--tasks", "zigzag,maze"], "there are no demonstrations of maze"),
         (["--tasks", "tour-3d"], "there are no demonstrations of tour-3d"),
         (["--demos-from", "astar"], "both given"),

@@ -169,7 +169,7 @@ def test_the_commands_train_and_evaluate(tmp_path: Path, monkeypatch: pytest.Mon
             ["--video", str(video), "--video-episode", "10"],
             "--video-episode is 10: ",
         ),
-        (["--video", str(tmp_path / "bc.avi")], "must end in .gif or .mp4"),
+        (["--video", str(tmp_path / "bc.avi")], "ends with .gif or .mp4"),
         (["--episodes", "0"], "the number of episodes is 0"),
     ):
         with pytest.raises(SystemExit) as stop:
