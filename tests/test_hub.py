@@ -180,7 +180,7 @@ def test_what_was_loaded_once_loads_without_network(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     huggingface_hub.close_session()
     assert load_agent("hf://me/bc").name == "bc"
-    assert "not in the hub's cache" in refusal(["evaluate", "hf://me/other"], capsys)
+    assert "is not cached" in refusal(["evaluate", "hf://me/other"], capsys)
     monkeypatch.undo()
     huggingface_hub.close_session()
 
