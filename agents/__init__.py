@@ -1,4 +1,4 @@
-"""Imitation agents in torch, BC, PIDM and others to compare them with, for any Gymnasium or Stable-Baselines3 loop."""
+"""Imitation agents in torch: BC, PIDM and baselines, for any Gymnasium or Stable-Baselines3 loop."""
 
 try:
     import torch  # noqa: F401

@@ -1,6 +1,6 @@
-"""Agent: the base of every agent, a torch module that any Gymnasium or Stable-Baselines3 loop can run.
+"""Agent: the base class of agents, torch modules that act in any Gymnasium or Stable-Baselines3 loop.
 
-A new agent writes `build`, `act` and, if it is trained by gradients, `sampling` and `loss`:
+A new agent defines `build`, `act` and, if it is trained by gradients, `sampling` and `loss`:
 
     class Mine(Agent):
         name = "mine"
@@ -64,18 +64,18 @@ Starts = NDArray[np.bool_]  # (N,) True for rows that begin an episode
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of a name: cpu, cuda, cuda:1, mps, or auto for a GPU where there is one."""
+    """Return the torch device for a name: cpu, cuda, cuda:1, mps, or auto (a GPU if there is one)."""
     counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
     here = [kind for kind, count in counts.items() if count]
     kind, _, number = (here[0] if name == "auto" else name).partition(":")
     if kind not in here or (number and not (number.isdecimal() and int(number) < counts[kind])):
-        raise ValueError(f"there is no device '{name}' that torch can use here: choose {' or '.join(['auto', *here])}")
+        raise ValueError(f"torch finds no device '{name}' here: choose {' or '.join(['auto', *here])}")
     return torch.device(f"{kind}:{int(number)}" if number else kind)
 
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch use `count` threads inside the block."""
+    """Run the block with `count` torch threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -86,7 +86,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module and its parts into evaluation mode inside the block, and each back into the mode it was in."""
+    """Run the block with a module in evaluation mode, then restore the mode of each of its parts."""
     training = [part for part in module.modules() if part.training]
     for part in training:
         part.training = False
@@ -105,22 +105,29 @@ def same_space(own: spaces.Space[Any], given: spaces.Space[Any]) -> bool:
 
 
 class Agent(Remembering, Plottable, nn.Module, ABC):
-    """Base class of agents: raw observations in, actions inside the action space out, NumPy arrays on both sides.
+    """Base class of agents, which map raw observations to actions in the action space, as NumPy arrays.
 
     Args:
-        encoder: a module to use instead of the package's own encoder of states or, where observations are images,
-            of images. It needs an `output_size`, and `load_agent` needs it again.
-        seed: seed of what the agent draws when it acts (the demonstration that `time` follows).
+        encoder: module that replaces the package's encoder of states, or of images if observations are images. It
+            needs an `output_size`, and `load_agent` needs it again.
+        seed: seed of the agent's randomness when acting, such as the demonstration that `time` follows.
     """
 
     kind: ClassVar[str] = "agent"
-    name: ClassVar[str]  # in files, on the command line and in sweeps
-    title: ClassVar[str] = ""  # in figures and tables; by default the name
-    color: ClassVar[str] = ""  # in figures, such as "#2a78d6"; by default the next free one
+    name: ClassVar[str]
+    """Name in files, on the command line and in sweeps."""
+    title: ClassVar[str] = ""
+    """Title in figures and tables. Default: the name."""
+    color: ClassVar[str] = ""
+    """Color in figures, such as "#2a78d6". Default: the next free one."""
     config_class: ClassVar[type[AgentConfig]] = AgentConfig
-    trainable: ClassVar[bool] = True  # whether gradient steps do anything
-    failed: ClassVar[Failed] = "trim"  # what `train` does with failed demonstrations unless told otherwise
-    uses: ClassVar[frozenset[str]] = frozenset()  # data besides demonstrations: "predictor_data", "idm_data"
+    """Class of the settings."""
+    trainable: ClassVar[bool] = True
+    """Whether the agent is trained by gradient steps."""
+    failed: ClassVar[Failed] = "trim"
+    """What `train` does with failed demonstrations by default."""
+    uses: ClassVar[frozenset[str]] = frozenset()
+    """Data besides demonstrations: "predictor_data", "idm_data"."""
     presets: ClassVar[Mapping[str, Preset]] = {
         "fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),
         "paper-fast": Preset(AgentConfig(), TrainConfig(learning_rate=1e-3)),  # the paper's networks, in fewer steps
@@ -147,8 +154,8 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         self.observation_space, self.action_space = observation_space, action_space
         self.config = config if config is not None else self.config_class()
         self.custom_encoder, self.seed = encoder is not None, seed
-        self.threads = 1  # torch threads while acting: more only pay off for large encoders
-        # Plain JSON values about the agent's origin: task, env_kwargs, data, training; set by train, kept by save
+        self.threads = 1  # torch threads while acting; more are faster only for large encoders
+        # plain JSON values about the agent's origin: task, env_kwargs, data, training
         self.description: dict[str, Any] = {}
         self.observations = Observations(observation_space, self.config, encoder)
         self.vision, self.scale = self.observations.vision, self.observations.scale
@@ -157,7 +164,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
 
     @abstractmethod
     def build(self, encoder: nn.Module | None) -> None:
-        """Make the networks and other parts; `encoder` is the user's own encoder of states, if any."""
+        """Make the networks and other parts; `encoder` is the user's encoder of states, if any."""
 
     @abstractmethod
     def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
@@ -165,50 +172,52 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
 
     @property
     def sampling(self) -> Sampling:
-        """What a batch for `loss` consists of."""
+        """Sampling of the batches for `loss`."""
         return Sampling()
 
     def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
-        """Return the terms of the training loss by name, which are added up and logged; `rng` draws augmentations."""
+        """Return the terms of the training loss by name, to be summed and logged; `rng` draws augmentations."""
         raise NotImplementedError(f"{type(self).__name__} is not trained by gradients")
 
     def prepare(self, data: TrainingData) -> None:
-        """Take from the data what needs no gradients, such as scales."""
+        """Fit everything that needs no gradients, such as scales."""
         self.observations.fit(data.demos)
 
     def predicted_futures(self, data: TrainingData) -> Tensor | None:
-        """Return scaled futures (rows of the demonstrations, D) to train on instead of those in the data, or None."""
+        """Return scaled futures (rows of the demonstrations, D) to train on instead of recorded ones, or None."""
         return None
 
     def after_training(self, data: TrainingData) -> None:
-        """Adapt what depends on trained weights; called in evaluation mode, when training ends and at checkpoints."""
+        """Fit everything that depends on trained weights; called in evaluation mode at checkpoints and at the end."""
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return what is worth knowing about the trained agent, as plain JSON values for its description."""
+        """Return measurements of the trained agent, as plain JSON values for its description."""
         return {}
 
     def outputs(self, states: Tensor) -> Tensor:
-        """Return network outputs for scaled states (N, D), without memory and with gradients, as PPO needs them."""
-        raise ValueError(f"{self.name} has no actor that PPO could continue: give an agent that has, such as bc")
+        """Return network outputs for scaled states (N, D), without memory and with gradients, for PPO."""
+        raise ValueError(f"{self.name} has no actor for PPO: give an agent that has one, such as bc")
 
-    learns_predictor: bool = False  # whether `loss` trains a predictor of futures, too
-    idm_share: float = 0.8  # fraction of a batch that comes from the inverse dynamics model's own data, if it has any
+    learns_predictor: bool = False
+    """Whether `loss` also trains a predictor of futures."""
+    idm_share: float = 0.8
+    """Fraction of each batch drawn from the extra data of the inverse dynamics model, if given."""
 
     @classmethod
     def preset(cls, name: str, task: str = "") -> Preset:
-        """Return the agent's settings under a preset's name, as tuned for a task where the paper did that."""
+        """Return the settings of a preset; some depend on the task, as the paper tuned them."""
         if name not in cls.presets:
-            raise ValueError(f"no preset is called '{name}': choose one of {', '.join(cls.presets)}")
+            raise ValueError(f"there is no preset '{name}': choose one of {', '.join(cls.presets)}")
         preset = cls.presets[name]
         return replace(preset, options=cls.config_class(**vars(preset.options)))
 
     @property
     def state_size(self) -> int:
-        """Size of the state vectors that the agent's networks get."""
+        """Size of the state vectors."""
         return self.scale.center.numel()
 
     def make_encoder(self, encoder: nn.Module | None = None, norm: bool = True) -> tuple[nn.Module, int]:
-        """Return the given encoder of states, or the paper's, and the size of its embeddings."""
+        """Return the given encoder of states, or a new one, and the size of its embeddings."""
         encoder = Encoder(self.state_size, self.config.encoder_sizes, norm) if encoder is None else encoder
         return encoder, output_size(encoder)
 
@@ -217,7 +226,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         return Head(input_size, chunk * self.actions.size, self.config.head_sizes, self.actions.squash)
 
     def scaled(self, states: Array) -> Tensor:
-        """Return raw states (N, D) as the tensor that networks get."""
+        """Return raw states (N, D) as a scaled tensor."""
         scaled: Tensor = self.scale(self.observations.tensor(states))
         return scaled
 
@@ -229,31 +238,32 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         episode_start: ArrayLike | None = None,
         deterministic: bool = True,
     ) -> tuple[NDArray[Any], Any]:
-        """Return actions for one raw observation or a batch of them, like Stable-Baselines3's `predict`.
+        """Return actions for one raw observation or a batch, like Stable-Baselines3's `predict`.
 
         Args:
             observation: (D,) gives an (A,) action, (N, D) gives (N, A); likewise (H, W, C) and (N, H, W, C) images.
                 Discrete actions are one integer each.
-            state: what the last call returned, or None at the start; needed by agents with a memory and for images.
+            state: the state that the last call returned, or None at the start; used by agents with a memory and for
+                images.
             episode_start: (N,) True for rows that begin an episode.
-            deterministic: ignored, as agents are deterministic given `state`.
+            deterministic: ignored; agents are deterministic given `state`.
         """
         if isinstance(observation, dict):
-            raise ValueError("the observation is a dict: this agent takes arrays, flatten the observations first")
+            raise ValueError("the observation is a dict, and agents take arrays: flatten the observations first")
         shape = self.observation_space.shape
         rows = np.asarray(observation, dtype=np.float32 if self.vision is None else np.uint8)
         batch = rows[None] if rows.shape == shape else rows
         if batch.shape[1:] != shape:
             made_for = f"{shape} ({self.description['task']})" if "task" in self.description else shape
             raise ValueError(
-                f"observations of shape {rows.shape} do not fit this agent, made for {made_for}: use its environment"
+                f"observations have shape {rows.shape}, and this agent takes {made_for}: use its environment"
             )
         if not np.isfinite(batch).all():
-            raise ValueError("an observation holds NaN or infinity: check what was passed to predict")
+            raise ValueError("an observation has NaN or infinity: check the argument of predict")
         starts = np.zeros(len(batch), dtype=bool)
         if episode_start is not None:
             starts |= np.asarray(episode_start, dtype=bool).reshape(-1)
-        with torch_threads(self.threads), eval_mode(self):  # batch norm must not learn from what the agent sees
+        with torch_threads(self.threads), eval_mode(self):  # acting must not update batch norm
             actions, state = self.observations.act(self.act, batch, state, starts)
         if isinstance(self.action_space, spaces.Box):
             actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
@@ -262,7 +272,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         return (actions[0] if rows.shape == shape else actions), state
 
     def saved_config(self) -> AgentConfig:
-        """Return the settings that make an agent like this one."""
+        """Return the settings to save."""
         return self.config
 
     def save(self, folder: str | Path) -> Path:
@@ -272,7 +282,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         return save_agent(self, folder)
 
     def to_onnx(self, path: str | Path) -> Path:
-        """Write the agent as an ONNX file, whose inputs and outputs `pidm_nav.agents.export` names."""
+        """Write the agent as an ONNX file with the inputs and outputs listed in `pidm_nav.agents.export`."""
         from pidm_nav.agents.export import to_onnx  # noqa: PLC0415  which imports this module
 
         return to_onnx(self, path)
@@ -288,9 +298,9 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         return agent
 
     def plot(self) -> Figure:
-        """Draw a few episodes of the agent in its task, where they take no time."""
+        """Draw a few episodes of the agent in its task, for 2D tasks with states."""
         if not (task := TASKS[self.description["task"]]).has_2d_state or self.vision is not None:
-            raise ValueError(f"rollouts of {task.name} take too long for a picture")
+            raise ValueError(f"rollouts of {task.name} take too long to draw: use evaluate")
         return evaluate(copy.deepcopy(self), task, SHOWN, **self.description["env_kwargs"]).plot()
 
     def __repr__(self) -> str:
@@ -307,7 +317,7 @@ def make_agent(
     encoder: nn.Module | None = None,
     seed: int = 0,
 ) -> Agent:
-    """Return a new agent whose weights are drawn from `seed`; torch's global random state is left as it was."""
+    """Return a new agent with weights drawn from `seed`; torch's global random state does not change."""
     if options is not None and type(options) is not kind.config_class:
         given = f"{type(options).__name__} is not for {kind.name}"
         raise ValueError(f"{given}: give a {kind.config_class.__name__} as options")

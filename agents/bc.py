@@ -1,4 +1,4 @@
-"""Behavior cloning: the action a_t is learned from the state s_t alone."""
+"""Behavior cloning: predict the action a_t from the state s_t."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pidm_nav.agents.config import PAPER, PAPER_OPTIONS, SMALL, AgentConfig, Pre
 from pidm_nav.agents.networks import Array
 from pidm_nav.agents.registry import register
 
-# the paper tuned BC for each task: the first learning rate, and the limit of the gradient's norm
+# the paper tuned BC per task: initial learning rate and gradient clipping
 TUNED: dict[str, tuple[float, float | None]] = {"four-room": (1e-3, 1.0), "multiroom": (1e-4, None)}
 
 
@@ -26,9 +26,9 @@ class BC(Agent):
     name: ClassVar[str] = "bc"
     presets: ClassVar[Mapping[str, Preset]] = {
         **Agent.presets,
-        # as good as the paper's networks in a ninth of the time (docs/results/one_demo)
+        # as good as the paper's networks, in a ninth of the time (docs/results/one_demo)
         "fast": Preset(AgentConfig(**SMALL), TrainConfig(learning_rate=2e-3, steps=1500)),
-        # what BC does best with on human demonstrations of Maze; the paper's PIDM does worse with it
+        # BC's best learning rate on human demonstrations of Maze; the paper's PIDM does worse with it
         "paper-fast": Preset(AgentConfig(), TrainConfig(learning_rate=3e-3)),
         "paper": Preset(
             AgentConfig(**PAPER_OPTIONS),
@@ -38,7 +38,7 @@ class BC(Agent):
 
     @classmethod
     def preset(cls, name: str, task: str = "") -> Preset:
-        """Return the settings under a preset's name; those of the paper differ between tasks."""
+        """Return the settings of a preset; the paper's differ between tasks."""
         preset = super().preset(name, task)
         if name != "paper" or task not in TUNED:
             return preset
@@ -60,5 +60,5 @@ class BC(Agent):
         return {"bc": batch.mean(self.actions.distance(self.outputs(batch.now_states), batch.action))}
 
     def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
-        """Return the network's actions; BC needs no memory."""
+        """Return the network's actions; BC has no memory."""
         return self.actions.decode(self.outputs(self.scaled(states))), memory

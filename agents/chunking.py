@@ -1,4 +1,4 @@
-"""Action chunking: the next actions are predicted at once, and overlapping predictions are averaged."""
+"""Action chunking: predict several actions at once and average overlapping predictions."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ Growth = Annotated[float, Meta(ge=-1, le=1)]
 class ChunkingConfig(AgentConfig):
     """Settings of action chunking."""
 
-    chunk: Length = 8  # Number of actions that are predicted at once.
-    # Logarithm of how much more a prediction weighs than one made a step later; below 0, newer predictions weigh more.
+    chunk: Length = 8
+    """Number of actions predicted at once."""
     ensemble: Growth = -0.3
+    """Log weight of a prediction relative to the next one; below 0, newer predictions weigh more."""
 
 
 @register
 class Chunking(Agent):
-    """BC that predicts the next `chunk` actions; the action taken is a mean of overlapping predictions.
+    """BC that predicts the next `chunk` actions and averages overlapping predictions (temporal ensembling).
 
-    This is the idea of ACT (Zhao et al., 2023, "Learning fine-grained bimanual manipulation with low-cost hardware"),
-    action chunking with temporal ensembling, on BC's network. It leaves out ACT's variational autoencoder for the style
-    of a demonstration, the transformer, several cameras with pretrained encoders, and joint positions as
-    actions. At the end of an episode the last action repeats, where ACT leaves the loss out. ACT gives the oldest
-    prediction the largest weight; here the newest gets it, which did better with many demonstrations.
+    This is the idea of ACT (Zhao et al., 2023, "Learning fine-grained bimanual manipulation with low-cost hardware") on
+    BC's network, without ACT's variational autoencoder, transformer, pretrained encoders for several cameras and joint
+    positions as actions. At the end of an episode the last action repeats; ACT masks the loss there. ACT gives the
+    oldest prediction the largest weight. Here the newest gets it, which did better with many demonstrations.
 
-    The state of `predict` is (N, chunk, A + 1): for the present and each later step, the weighted sum of the predicted
-    actions, and the sum of their weights. Without it, every call is the first of an episode.
+    The state of `predict` is (N, chunk, A + 1): for the current and each later step, the weighted sum of the predicted
+    actions and the sum of their weights. Without a state, every call begins an episode.
     """
 
     name: ClassVar[str] = "chunking"
     config_class: ClassVar[type[AgentConfig]] = ChunkingConfig
-    # what was searched: docs/agents.md; the paper's network was no worse, but takes three times as long
+    # hyperparameter search: docs/agents.md; the paper's network was no worse, but takes three times as long
     presets: ClassVar[Mapping[str, Preset]] = {
         **BC.presets,
         "fast": Preset(AgentConfig(encoder_sizes=(256, 256), loss="l1"), TrainConfig(learning_rate=3e-3)),
@@ -60,7 +60,7 @@ class Chunking(Agent):
 
     @property
     def sampling(self) -> Sampling:
-        """States, and the next `chunk` actions."""
+        """Sampling of states with the next `chunk` actions."""
         return Sampling(chunk=self.config.chunk)
 
     def outputs(self, states: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class Chunking(Agent):
         return {"bc": self.actions.distance(self.outputs(batch.now_states), batch.action).mean()}
 
     def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
-        """Add the new chunks to the predictions before, and return the means for the present step."""
+        """Add the new chunks to the earlier predictions, and return the means for the current step."""
         chunks = self.outputs(self.scaled(states)).cpu().numpy()
         plan = np.concatenate([chunks, np.ones_like(chunks[..., :1])], axis=2, dtype=np.float64)
         check_rows(memory, plan.shape)

@@ -1,4 +1,7 @@
-"""Settings of agents and of training, combined in presets, which say how large and how long, not which algorithm."""
+"""Settings of agents and of training, and presets that combine them.
+
+A preset sets the sizes of the networks and the length of training, never the algorithm.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pidm_nav.limits import suggestion
 
 MAX_SHIFT = 15  # the smallest frame that the CNN takes has 16 pixels per side
 
-# Limits of settings, wherever they come from: what lies beyond them is a mistake or a damaged file.
+# Limits of settings from arguments, options and files: a value beyond them is a mistake or a damaged file.
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Counts = Annotated[tuple[Count, ...], Meta(max_length=1_000)]
 Size = Annotated[int, Meta(ge=1, le=8192)]
@@ -22,7 +25,7 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Checked:
-    """A dataclass whose values must be of their declared types, within their limits."""
+    """Base class of dataclasses whose values must have their declared types and lie within their limits."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self), include_extras=True).items():
@@ -36,54 +39,70 @@ class Checked:
 
 @dataclass(frozen=True)
 class AgentConfig(Checked):
-    """Settings that every agent has; the defaults are the paper's for 2D navigation."""
+    """Settings that all agents share; the defaults are the paper's for 2D navigation."""
 
-    encoder_sizes: Sizes = (512, 1024, 256)  # Layer sizes of the state encoder; batch norm follows the last.
-    head_sizes: Sizes = (256,)  # Sizes of the layers between embedding and action.
-    loss: Literal["l1", "mse"] = "mse"  # Distance between actions: l1 as in the paper, or the squared error.
-    scale_observations: bool = True  # Scale observations by the bounds of their space instead of using raw numbers.
-    # The bounds of the observation space are scaled to plus and minus this value.
+    encoder_sizes: Sizes = (512, 1024, 256)
+    """Layer sizes of the state encoder; batch norm follows the last layer."""
+    head_sizes: Sizes = (256,)
+    """Layer sizes of the head, from the embedding to the action."""
+    loss: Literal["l1", "mse"] = "mse"
+    """Loss on actions: l1 (the paper's) or mse."""
+    scale_observations: bool = True
+    """Scale observations by the bounds of their space instead of using raw values."""
     reach: Annotated[float, Meta(ge=1e-6, le=1e6)] = 8.0
-    # Encoder for images: cnn (trained), or frozen: random, agent:FOLDER, efficientnet, vit:FOLDER, vit:HUB-NAME.
+    """Absolute value to which the bounds of the observation space are scaled."""
     frames: str = "cnn"
-    frame_size: Size = 128  # Size of the vector that the CNN or efficientnet turns an image into.
-    # Images that make up a state, in steps before the current one.
+    """Image encoder: cnn (trained), or a frozen one: random, agent:FOLDER, efficientnet, vit:FOLDER, vit:HUB-NAME."""
+    frame_size: Size = 128
+    """Size of the image embedding of cnn, random and efficientnet."""
     history: Annotated[tuple[Annotated[int, Meta(ge=0, le=1_000)], ...], Meta(max_length=64)] = (0, 6, 12)
+    """Images that form a state, in steps before the current one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.history or self.history[0] != 0 or any(a >= b for a, b in itertools.pairwise(self.history)):
-            raise ValueError(f"history {self.history} must be growing numbers of steps back from 0, the current frame")
+            raise ValueError(f"history {self.history} must be increasing and begin with 0, the current image")
 
 
 @dataclass(frozen=True)
 class TrainConfig(Checked):
-    """How an agent is trained; every agent has presets with values that suit it."""
+    """Settings of training; every agent has presets with suitable values."""
 
-    learning_rate: Annotated[float, Meta(ge=1e-12, le=10)]  # Adam's learning rate at the first step.
-    steps: Count = 2000  # Number of gradient steps.
-    batch_size: Count = 128  # Actions per step; the whole dataset where that is smaller.
-    final_learning_rate: Annotated[float, Meta(ge=0, le=10)] = 0.0  # Learning rate at the last step, reached linearly.
-    decay_steps: Count | None = None  # Step at which the final learning rate is reached; defaults to the last step.
-    gradient_clip: Annotated[float, Meta(ge=1e-12, le=1e12)] | None = 1.0  # Largest norm of the gradient; or None.
-    # Decay of the exponential moving average of the weights; 0 keeps the last weights.
+    learning_rate: Annotated[float, Meta(ge=1e-12, le=10)]
+    """Adam's learning rate at the first step."""
+    steps: Count = 2000
+    """Number of gradient steps."""
+    batch_size: Count = 128
+    """Actions per gradient step, at most the dataset's."""
+    final_learning_rate: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    """Learning rate after linear decay."""
+    decay_steps: Count | None = None
+    """Steps over which the learning rate decays. Default: all."""
+    gradient_clip: Annotated[float, Meta(ge=1e-12, le=1e12)] | None = 1.0
+    """Largest norm of the gradient, or None for no limit."""
     average: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-    recompute_batchnorm: bool = True  # Compute batch norm's statistics over all training data when training ends.
-    # Consecutive steps that are drawn together, so that the images which they share are encoded once.
+    """Decay of the exponential moving average of the weights; 0 keeps the last weights."""
+    recompute_batchnorm: bool = True
+    """Recompute the batch norm statistics over all training data when training ends."""
     window: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    # Largest random shift of the images of a batch, in pixels; only where a CNN is trained.
+    """Consecutive steps per draw, whose shared images are encoded once."""
     shift: Annotated[int, Meta(ge=0, le=MAX_SHIFT)] = 0
-    seed: Annotated[int, Meta(ge=0, le=1_000_000_000_000)] = 0  # Seed of the weights and batches.
-    checkpoints: Counts = ()  # Steps after which to save a copy of the agent, besides the last.
-    # Torch threads during training; equal seeds give equal weights only with 1.
+    """Largest random shift of the images of a batch, in pixels, while a CNN is trained."""
+    seed: Annotated[int, Meta(ge=0, le=1_000_000_000_000)] = 0
+    """Seed of the weights and batches."""
+    checkpoints: Counts = ()
+    """Steps after which to save a checkpoint, besides the final agent. Default: none."""
     threads: Annotated[int, Meta(ge=1, le=256)] = 1
-    log_every: Count = 100  # Steps between two entries of the loss log.
-    save_every: Count = 1000  # Steps between two saves of the state that a killed training run resumes from.
+    """Torch threads during training; seeds are reproducible only with 1."""
+    log_every: Count = 100
+    """Steps between log entries."""
+    save_every: Count = 1000
+    """Steps between saves of the training state from which a killed run resumes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if any(step > self.steps for step in self.checkpoints):
-            raise ValueError(f"checkpoints {self.checkpoints} must lie within the {self.steps} steps")
+            raise ValueError(f"checkpoints {self.checkpoints} must be at most steps={self.steps}")
 
     def rate(self, step: int) -> float:
         """Return the learning rate at a step."""
@@ -93,13 +112,13 @@ class TrainConfig(Checked):
 
 @dataclass(frozen=True)
 class Preset:
-    """All settings of a training run: those of the agent and those of the optimization."""
+    """All settings of a training run: the agent's and the optimization's."""
 
     options: AgentConfig
     training: TrainConfig
 
     def changed(self, **settings: Any) -> Preset:
-        """Return a copy in which single settings of either part, given by name, have other values."""
+        """Return a copy with the given settings of the agent or of training changed."""
         known = sorted(vars(self.options) | vars(self.training))
         for name in settings:
             if name not in known:
@@ -111,7 +130,7 @@ class Preset:
         return Preset(replace(self.options, **options), replace(self.training, **settings))
 
 
-# What the presets of all agents have in common; the learning rates stand beside each agent.
+# Values that the presets of all agents share; learning rates are in each agent's file.
 SMALL: dict[str, Any] = {"encoder_sizes": (128, 128, 64), "head_sizes": (128, 128)}  # networks of the preset fast
 PAPER_OPTIONS: dict[str, Any] = {"scale_observations": False, "loss": "l1"}
 PAPER: dict[str, Any] = {  # the published recipe for 2D navigation

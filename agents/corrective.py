@@ -1,8 +1,8 @@
-"""Corrective BC: behavior cloning that is taught to return to the demonstrations, without looking anything up.
+"""Corrective BC: behavior cloning that learns to return to the demonstrations, without retrieval.
 
-BC knows only states that demonstrators were in. Here an inverse dynamics model labels states beside them with the
-action that leads to the demonstrated next state. Related: DART (Laskey et al., 2017), whose demonstrators act under
-noise, and CCIL (Ke et al., 2023, arXiv 2310.12972), which makes corrective labels with a learned forward model.
+BC is trained on demonstrated states only. Here an inverse dynamics model also labels nearby states with the action that
+leads to the demonstrated next state. Related: DART (Laskey et al., 2017), whose demonstrators act under noise, and CCIL
+(Ke et al., 2023, arXiv 2310.12972), which makes corrective labels with a learned forward model.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from pidm_nav.agents.registry import describe, make_part, register
 class CorrectiveConfig(AgentConfig):
     """Settings of corrective BC."""
 
-    idm: str = "delta"  # Inverse dynamics model that labels states beside the demonstrations, with its options.
-    distance: Annotated[float, Meta(ge=0, le=100)] = 2.0  # How far beside them, in demonstrated steps, at most.
-    copies: Annotated[int, Meta(ge=1, le=100)] = 4  # Labeled states per demonstrated one in each batch.
+    idm: str = "delta"
+    """Inverse dynamics model, with its options, that labels states near the demonstrations."""
+    distance: Annotated[float, Meta(ge=0, le=100)] = 2.0
+    """Largest distance of labeled states from demonstrated ones, in demonstrated steps."""
+    copies: Annotated[int, Meta(ge=1, le=100)] = 4
+    """Labeled states per demonstrated state in each batch."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "idm", describe(self.idm))
@@ -38,7 +41,7 @@ class CorrectiveConfig(AgentConfig):
 
 @register
 class CorrectiveBC(BC):
-    """BC on demonstrated states and on states beside them, which an inverse dynamics model labels."""
+    """BC on demonstrated states and on nearby states that an inverse dynamics model labels."""
 
     name: ClassVar[str] = "corrective-bc"
     config_class: ClassVar[type[AgentConfig]] = CorrectiveConfig
@@ -51,7 +54,7 @@ class CorrectiveBC(BC):
     config: CorrectiveConfig
 
     def build(self, encoder: nn.Module | None) -> None:
-        """Make BC's networks and the inverse dynamics model, which is needed in training only."""
+        """Make BC's networks and the inverse dynamics model, which only training uses."""
         super().build(encoder)
         self.idm: InverseDynamics = make_part("inverse dynamics model", self.config.idm)
         self.idm.build(self, 1, None)
@@ -64,11 +67,11 @@ class CorrectiveBC(BC):
 
     @property
     def sampling(self) -> Sampling:
-        """Steps and the states that they led to."""
+        """Sampling of steps with their next states."""
         return Sampling(horizons=(1,))
 
     def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
-        """Return BC's loss, the inverse dynamics model's, and BC's on the states that the model labels."""
+        """Return the losses of BC, of the inverse dynamics model, and of BC on the labeled states."""
         now, future, distance = batch.now_states, batch.future_states[:, 0], self.actions.distance
         context, goal = self.idm.augment(now, future, 0, batch.is_demo, rng)
         actions = self.idm(now, goal, 0, context)
@@ -83,7 +86,7 @@ class CorrectiveBC(BC):
         }
 
     def beside(self, now: Tensor, future: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Return states beside demonstrated ones, moved along the data's own changes, and where they should lead."""
+        """Return states moved off the demonstrations by random demonstrated changes, and the states to reach."""
         copies = self.config.copies
         now, future = now.repeat(copies, 1), future.repeat(copies, 1)
         other = torch.as_tensor(rng.permutation(len(now)), device=now.device)

@@ -1,4 +1,4 @@
-"""DAgger: an agent plays, an expert says what it would have done in the states that the agent got into, and so on."""
+"""DAgger: an expert labels the states that the agent visits, and the agent is retrained, in rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pidm_nav.rollouts.rollout import Policy, Rollout, Rows, act, check_policy
 from pidm_nav.seeds import DAGGER
 from pidm_nav.tasks import find_task
 
-# the others learn from what follows a state, which here is not what the labels led to
+# other agents learn from the states after an action, which here follow the agent's actions, not the labels
 STUDENTS = ("bc", "retrieval-bc")
 
 
@@ -38,23 +38,24 @@ def dagger(
     overwrite: bool = False,
     **training: Any,
 ) -> Agent:
-    """Train an agent, let it play as many episodes as there are demonstrations, add them with the expert's actions.
+    """Train an agent with DAgger and return it.
 
-    This is repeated, and each training begins with new weights. Only the last one writes into `out`. If the process is
-    killed, the same call makes the earlier rounds again, with the same result, and the last training is resumed.
+    In each round the agent plays as many episodes as there are demonstrations. They are added to the data with the
+    expert's actions, and the agent is retrained from new weights. Only the last training run writes to `out`. After a
+    kill, the same call repeats the earlier rounds with the same result and resumes the last training run.
 
     Args:
         agent: bc or retrieval-bc.
-        dataset: demonstrations to begin with, or what `load_demos` takes, best of the same expert: those of others may
-            contradict its actions.
-        rounds: how often the agent plays; it is trained once more often.
-        expert: anything with `predict`, or the name of an expert; by default the task's first, which in 2D is astar.
+        dataset: first demonstrations, or an argument of `load_demos`, preferably by the same expert: others may
+            contradict the expert's actions.
+        rounds: number of rounds; the agent is trained rounds + 1 times.
+        expert: a policy, or the name of an expert. Default: the task's first, astar in 2D.
         out: folder for the agent.
-        overwrite: replace an agent that `out` holds already.
+        overwrite: replace an agent in `out`.
         training: further arguments of `train`.
     """
     if agent not in STUDENTS:
-        raise ValueError(f"{agent} does not learn from labels of single states: choose {' or '.join(STUDENTS)}")
+        raise ValueError(f"DAgger cannot train {agent}: choose {' or '.join(STUDENTS)}")
     check_number("the number of rounds", rounds, 1, 1000)
     if out is not None and not overwrite and (Path(out) / DESCRIPTION).exists():
         raise ValueError(f"{out} already holds a trained agent: choose another folder, or overwrite=True")
@@ -65,7 +66,7 @@ def dagger(
     check_policy(expert)
     how = training.get("failed") or find_part("agent", agent).failed
     dataset = without_failed(dataset, how, quiet=not training.get("progress", True))
-    training["failed"] = "keep"  # the student's failures are what it learns from
+    training["failed"] = "keep"  # the agent learns from its failures
     settings = dict(getattr(expert, "settings", {}))
     name = settings.get("expert", type(expert).__name__)
     source = {"made_by": f"{name}, labeling {agent}", "settings": settings, "env_kwargs": arguments}
@@ -80,17 +81,17 @@ def dagger(
 
 
 def labeled_episodes(policy: Policy, expert: Policy, env: Rows, seeds: range) -> list[Episode]:
-    """Return episodes of a policy with the actions that an expert would have taken instead of its own."""
+    """Return episodes of a policy, with the expert's actions instead of the policy's."""
     made: list[Episode] = []
-    memories: tuple[Any, Any] = None, None  # of policy and expert, as further episodes of the same rows
+    memories: tuple[Any, Any] = None, None  # of policy and expert
     for first in range(0, len(seeds), env.num_envs):
         running = Rollout(policy, env, seeds[first : first + env.num_envs], memory=memories[0])
         labels: list[NDArray[Any]] = []
         memory = memories[1]
         while not running.done:
-            seen = running.states if getattr(expert, "sees_state", False) else running.observation
+            observed = running.states if getattr(expert, "sees_state", False) else running.observation
             begins = np.full(env.num_envs, not labels)
-            actions, memory = act(expert, seen, memory, begins, env.single_action_space)
+            actions, memory = act(expert, observed, memory, begins, env.single_action_space)
             labels.append(actions.reshape(len(actions), -1))
             running.step()
         memories, taught = (running.memory, memory), np.stack(labels, axis=1)  # (N, T, A)

@@ -1,15 +1,14 @@
-"""Frame encoders turn images into vectors: (N, H, W, C) uint8 -> (N, output_size).
+"""Image encoders: (N, H, W, C) uint8 -> embeddings (N, output_size).
 
-An agent whose observations are images has one, and its state is a short history of such vectors. The setting `frames`
-chooses it:
+The state of an agent with image observations is a short history of embeddings. The setting `frames` is the encoder:
 
     cnn              a compact CNN, trained with the rest of the agent
     random           the same CNN with random weights drawn from the agent's seed, frozen
     agent:FOLDER     the CNN of a saved agent, frozen
-    efficientnet     EfficientNet-Lite0 as trained on ImageNet, reduced to principal components, frozen
-    vit:NAME         a pretrained vision transformer, a local folder or a name on the model hub, frozen
+    efficientnet     EfficientNet-Lite0 pretrained on ImageNet, reduced to principal components, frozen
+    vit:NAME         a pretrained vision transformer, from a local folder or the model hub, frozen
 
-Any other module that maps images to vectors and has an `output_size` is passed to the agent as `encoder=`.
+Any other module that maps images to embeddings and has an `output_size` can be passed to an agent as `encoder=`.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from pidm_nav.agents.networks import Array
 from pidm_nav.agents.pretrained import EfficientNetEncoder, PretrainedEncoder
 from pidm_nav.agents.tensors import load_tensors, save_tensors
 
-MIN_SIDE = MAX_SHIFT + 1  # pixels per side of the smallest frame
+MIN_SIDE = MAX_SHIFT + 1  # pixels per side of the smallest image
 CHUNK = 256  # images encoded at once where no gradient is needed
 CACHE_VARIABLE = "PIDM_NAV_CACHE"
 
 
 class ConvEncoder(nn.Module):
-    """A compact CNN: 32 features per patch of 4 x 4 pixels, two more halvings, one vector.
+    """Compact CNN: patches of 4 x 4 pixels with 32 features, two convolutions of stride 2, one linear layer.
 
-    Images (H, W, C) are centered by their mean over the demonstrations, so that what moves stands out.
+    Images (H, W, C) are centered by their mean over the demonstrations, so that moving objects stand out.
     """
 
     center: Tensor
@@ -49,7 +48,7 @@ class ConvEncoder(nn.Module):
         super().__init__()
         height, width, channels = shape
         if min(height, width) < MIN_SIDE:
-            raise ValueError(f"frames of {width} x {height} pixels are too small: the CNN needs {MIN_SIDE} per side")
+            raise ValueError(f"images of {width} x {height} pixels are too small: the CNN needs {MIN_SIDE} per side")
         layers: list[nn.Module] = []
         for before, after, kernel, stride, padding in ((channels, 32, 4, 4, 0), (32, 32, 3, 2, 1), (32, 64, 3, 2, 1)):
             layers += [nn.Conv2d(before, after, kernel, stride, padding), nn.ReLU()]
@@ -61,7 +60,7 @@ class ConvEncoder(nn.Module):
         self.register_buffer("width", torch.tensor(127.5))
 
     def fit(self, episodes: Sequence[NDArray[np.uint8]]) -> None:
-        """Center by the mean of the episodes' images (T+1, H, W, C), in units of their spread about it."""
+        """Standardize by the mean image and the standard deviation about it, over all images (T+1, H, W, C)."""
         count = sum(len(images) for images in episodes)
         mean = np.sum([images.sum(axis=0, dtype=np.float64) for images in episodes], axis=0) / count
         square = sum(float(np.square(images - mean.astype(np.float32)).mean()) * len(images) for images in episodes)
@@ -69,18 +68,18 @@ class ConvEncoder(nn.Module):
         self.width.copy_(torch.tensor(max(1.0, (square / count) ** 0.5)))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return vectors (N, E) of images (N, H, W, C)."""
+        """Return embeddings (N, E) of images (N, H, W, C)."""
         scaled = images.float().sub_(self.center).div_(self.width)
-        vectors: Tensor = self.output(self.layers(scaled.permute(0, 3, 1, 2)))  # as it lies in memory: channels last
+        vectors: Tensor = self.output(self.layers(scaled.permute(0, 3, 1, 2)))  # memory stays channels-last
         return vectors
 
 
 class Frozen(nn.Module):
-    """An encoder that is not trained; its vectors are standardized over the demonstrations.
+    """Frozen encoder, whose embeddings are standardized over the demonstrations.
 
-    Each demonstrated image is encoded once: vectors are kept on disk, one file per episode, whose name is a hash of the
-    encoder and of the images, so that a subset of the demonstrations finds what the whole set left. If `folder` is
-    given, training begins with the CNN of the agent that is saved there.
+    Each demonstrated image is encoded once: embeddings are cached on disk, one file per episode, named by a hash of the
+    encoder and the images, so subsets of the demonstrations share the cache. If `folder` is given, `fit` loads the CNN
+    of the agent that is saved there.
     """
 
     fitted_to: Tensor
@@ -91,25 +90,25 @@ class Frozen(nn.Module):
         super().__init__()
         self.inner, self.folder = inner.requires_grad_(False), folder
         self.output_size = output_size(inner)
-        self.register_buffer("fitted_to", torch.zeros(32, dtype=torch.uint8))  # the inner encoder's identity
+        self.register_buffer("fitted_to", torch.zeros(32, dtype=torch.uint8))  # hash of the inner encoder
         self.register_buffer("center", torch.zeros(self.output_size))
         self.register_buffer("width", torch.ones(self.output_size))
 
     def fit(self, episodes: Sequence[NDArray[np.uint8]]) -> None:
-        """Standardize by the vectors of the episodes' images (T+1, H, W, C)."""
+        """Standardize by the embeddings of the episodes' images (T+1, H, W, C)."""
         if self.folder and isinstance(self.inner, ConvEncoder):
             load_cnn(self.inner, self.folder)
         self.learn(np.concatenate(self.embed(episodes)))
         self.fitted_to.copy_(torch.tensor(list(bytes.fromhex(self.identity()))))
 
     def learn(self, vectors: Array) -> None:
-        """Take the units from the inner encoder's vectors (N, E) of the demonstrations."""
-        spread = vectors.std(axis=0, dtype=np.float64)
+        """Fit the standardization to the inner encoder's embeddings (N, E) of the demonstrations."""
+        std = vectors.std(axis=0, dtype=np.float64)
         self.center.copy_(torch.as_tensor(vectors.mean(axis=0, dtype=np.float64)))
-        self.width.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
+        self.width.copy_(torch.as_tensor(np.where(std > 1e-6, std, 1.0)))
 
     def check(self) -> None:
-        """Refuse an inner encoder that is not the one the agent was trained with."""
+        """Raise ValueError unless the inner encoder is the one that the agent was trained with."""
         if self.fitted_to.any() and bytes(self.fitted_to.tolist()).hex() != self.identity():
             raise ValueError(
                 f"the agent was trained with another {type(self.inner).__name__} than the one found now: "
@@ -117,12 +116,13 @@ class Frozen(nn.Module):
             )
 
     def identity(self) -> str:
-        """Return a hash of what the inner encoder's vectors depend on besides the images."""
+        """Return a hash of the inner encoder: everything besides images that its embeddings depend on."""
         digest = hashlib.sha256(repr(self.inner).encode())
         weights = dict(self.inner.state_dict())
         if isinstance(self.inner, PretrainedEncoder):
             digest.update(repr((self.inner.image_size, self.inner.model.config.to_dict())).encode())
-            weights |= {"mean": self.inner.mean, "spread": self.inner.spread, **self.inner.model.state_dict()}
+            # saved agents hold this hash, so the key "spread" must stay
+            weights |= {"mean": self.inner.mean, "spread": self.inner.std, **self.inner.model.state_dict()}
         elif isinstance(self.inner, EfficientNetEncoder):
             digest.update(self.inner.digest.encode())
         for name, tensor in weights.items():
@@ -130,16 +130,16 @@ class Frozen(nn.Module):
         return digest.hexdigest()
 
     def scale(self, vectors: Tensor) -> Tensor:
-        """Standardize the inner encoder's vectors."""
+        """Standardize the inner encoder's embeddings."""
         return (vectors - self.center) / self.width
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """Return vectors (N, E) of images (N, H, W, C)."""
+        """Return embeddings (N, E) of images (N, H, W, C)."""
         return self.scale(self.inner.eval()(images))
 
     def embed(self, episodes: Iterable[NDArray[np.uint8]]) -> list[Array]:
-        """Return the inner encoder's vectors (T+1, E) of each episode's images, from the cache where it has them."""
+        """Return the inner encoder's embeddings (T+1, E) of each episode's images, from the cache if possible."""
         folder, identity = cache_folder(), self.identity()
         found = []
         for images in episodes:
@@ -152,15 +152,15 @@ class Frozen(nn.Module):
                 try:
                     save_tensors(path, {key: vectors})
                 except OSError as error:
-                    warnings.warn(f"image vectors are not kept: {error}, by setting {CACHE_VARIABLE}", stacklevel=2)
+                    warnings.warn(f"embeddings are not cached: {error}, by setting {CACHE_VARIABLE}", stacklevel=2)
             found.append(vectors.cpu().numpy())
         return found
 
 
 class Principal(Frozen):
-    """A frozen encoder of long vectors, of which the first principal components over the demonstrations are left.
+    """Frozen encoder, whose embeddings are reduced to their first principal components over the demonstrations.
 
-    They are all divided by one number, so that those in which images differ most count most.
+    All components share one scale, so those with the largest variance count most.
     """
 
     axes: Tensor
@@ -171,43 +171,43 @@ class Principal(Frozen):
         self.output_size = size
 
     def learn(self, vectors: Array) -> None:
-        """Find the axes from up to 1,000 images, evenly spread; axes along which these do not differ stay 0."""
+        """Compute the axes from up to 1,000 evenly spaced images; axes without variance stay 0."""
         super().learn(vectors)
         rows = np.linspace(0, len(vectors) - 1, min(1000, len(vectors)), dtype=np.int64)
         some = super().scale(torch.tensor(vectors[rows], device=self.center.device)).cpu().double()
         _, values, axes = torch.linalg.svd(some - some.mean(dim=0), full_matrices=False)
         kept = min(int((values > 1e-6 * values[0]).sum()), self.output_size)
-        usual = values[:kept].square().mean().div(len(some)).sqrt().clamp(min=1e-6)
-        self.axes.zero_()[:, :kept] = (axes[:kept].T / usual).to(self.axes)
+        rms = values[:kept].square().mean().div(len(some)).sqrt().clamp(min=1e-6)
+        self.axes.zero_()[:, :kept] = (axes[:kept].T / rms).to(self.axes)
 
     def scale(self, vectors: Tensor) -> Tensor:
-        """Return the components of the inner encoder's vectors."""
+        """Return the principal components of the inner encoder's embeddings."""
         return super().scale(vectors) @ self.axes
 
 
 def cache_folder() -> Path:
-    """Return the folder for the vectors of frozen encoders: $PIDM_NAV_CACHE, or the user's cache."""
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
-    return Path(os.environ.get(CACHE_VARIABLE, usual))
+    """Return the cache folder for embeddings: $PIDM_NAV_CACHE, or one in the user's cache."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidm-nav" / "embeddings"
+    return Path(os.environ.get(CACHE_VARIABLE, default))
 
 
 def output_size(encoder: nn.Module) -> int:
-    """Return the size of an encoder's vectors."""
+    """Return the size of an encoder's embeddings."""
     size = getattr(encoder, "output_size", None)
     if not isinstance(size, int):
-        raise ValueError(f"the encoder {type(encoder).__name__} has no output_size: set it to the size of its vectors")
+        raise ValueError(f"the encoder {type(encoder).__name__} has no output_size: set it to the embeddings' size")
     return size
 
 
 def is_trained(kind: str, own: nn.Module | None = None) -> bool:
-    """Return whether the encoder of that kind, or the user's own in its place, has weights to train."""
+    """Return whether the encoder of that kind, or the user's instead, has trainable weights."""
     return kind == "cnn" if own is None else any(weight.requires_grad for weight in own.parameters())
 
 
 def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Module | None = None) -> nn.Module:
-    """Return the encoder that the setting `frames` names, or the user's own; frozen ones come as a `Frozen`.
+    """Return the encoder that the setting `frames` names, or the user's; those without trainable weights are `Frozen`.
 
-    Weights are drawn from torch's random state. A user's encoder without weights to train counts as frozen.
+    Weights are drawn from torch's random state.
     """
     if own is not None:
         return own if is_trained(kind, own) else Frozen(own)
@@ -220,13 +220,13 @@ def make_frame_encoder(kind: str, shape: tuple[int, ...], size: int, own: nn.Mod
         return Frozen(PretrainedEncoder(name))
     if kind == "efficientnet":
         if shape[-1] != 3:
-            raise ValueError(f"efficientnet sees RGB images, and these have {shape[-1]} channels: choose frames='cnn'")
+            raise ValueError(f"efficientnet needs RGB images, not {shape[-1]} channels: choose frames='cnn'")
         return Principal(EfficientNetEncoder(), size)
-    raise ValueError(f"frames '{kind}' is not known: choose one of cnn, random, agent:FOLDER, efficientnet, vit:NAME")
+    raise ValueError(f"there is no encoder '{kind}': choose cnn, random, agent:FOLDER, efficientnet or vit:NAME")
 
 
 def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
-    """Take over the weights of a saved agent's CNN."""
+    """Load the weights of a saved agent's CNN."""
     from pidm_nav.agents.checkpoint import read_tensors  # noqa: PLC0415  which imports this module
 
     tensors = read_tensors(folder)
@@ -235,15 +235,15 @@ def load_cnn(encoder: ConvEncoder, folder: str | Path) -> None:
         encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
     except RuntimeError as error:
         raise ValueError(
-            f"the agent in {folder} has no CNN for frames of shape {tuple(encoder.center.shape)} with vectors of "
-            f"{encoder.output_size} numbers: give one that was trained on such frames"
+            f"the agent in {folder} has no CNN for images of shape {tuple(encoder.center.shape)} with embeddings of "
+            f"size {encoder.output_size}: give an agent that was trained on such images"
         ) from error
 
 
 def shifted(images: Tensor, reach: int, rng: np.random.Generator) -> Tensor:
-    """Move images (N, H, W, C), all by the same few pixels, up to `reach` each way; their edges are repeated.
+    """Shift all images (N, H, W, C) by the same random offset of up to `reach` pixels, repeating their edges.
 
-    What an image shows of the next few steps is how it differs from them, so the images of a batch move together.
+    The images of a batch are shifted together to preserve the differences between an image and the next ones.
     """
     for axis, by in zip((1, 2), rng.integers(-reach, reach + 1, size=2).tolist(), strict=True):
         side = images.shape[axis]
@@ -253,5 +253,5 @@ def shifted(images: Tensor, reach: int, rng: np.random.Generator) -> Tensor:
 
 @torch.no_grad()
 def encode(encoder: nn.Module, images: Tensor) -> Tensor:
-    """Return the vectors (N, E) of images (N, H, W, C), computed in chunks."""
+    """Return the embeddings (N, E) of images (N, H, W, C), computed in chunks."""
     return torch.cat([encoder(chunk) for chunk in torch.split(images, CHUNK)])

@@ -1,9 +1,9 @@
-"""ONNX export: an agent as one file that onnxruntime runs without torch and without this package.
+"""ONNX export: an agent as one file for onnxruntime, without torch and this package.
 
-Inputs and outputs are batches of any size N. A predictor that tracks a position has its memory as input and output:
+Inputs and outputs are batches of any size N. The memory of the predictor `follow` is an input and an output:
 
     observation    (N, D) float32    raw, as for `predict`
-    memory         (N, 2) int64      zeros at first, then the `next_memory` of the last call
+    memory         (N, 2) int64      zeros at first, then `next_memory` of the last call
     episode_start  (N,) bool         True for rows that begin an episode, as at the first call
     action         (N, A) float32, or (N,) int64 where actions are discrete
 """
@@ -33,7 +33,7 @@ from pidm_nav.version import __version__
 
 @torch.no_grad()
 def to_onnx(agent: Agent, path: str | Path) -> Path:
-    """Write an agent as an ONNX file, and return its path."""
+    """Export an agent to an ONNX file, and return the file's path."""
     module = ExportedAgent(copy.deepcopy(agent).cpu()).eval()
     try:
         import onnx
@@ -46,7 +46,7 @@ def to_onnx(agent: Agent, path: str | Path) -> Path:
         outputs.append("next_memory")
     content: Any = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # this exporter is called legacy; the other one needs onnxscript
+        warnings.simplefilter("ignore")  # torch warns of this exporter as legacy; the other one needs onnxscript
         torch.onnx.export(
             module,
             tuple(inputs.values()),
@@ -65,14 +65,14 @@ def to_onnx(agent: Agent, path: str | Path) -> Path:
 
 
 class ExportedAgent(nn.Module):
-    """What `predict` does, in torch operations alone."""
+    """`predict` in torch operations only."""
 
     def __init__(self, agent: Any) -> None:
         super().__init__()
         if type(agent).act not in (BC.act, PIDM.act):
             raise ValueError(f"{agent.name} cannot be exported to ONNX: bc, pidm and delta-pidm can")
         if agent.vision is not None:
-            raise ValueError(f"this {agent.name} sees images and cannot be exported to ONNX: export an agent of states")
+            raise ValueError(f"this {agent.name} observes images: only agents of states can be exported to ONNX")
         self.agent, self.future = agent, None
         if isinstance(agent, PIDM):
             kind = FUTURES.get(type(agent.predictor))
@@ -84,7 +84,7 @@ class ExportedAgent(nn.Module):
             self.future = kind(agent.predictor)
 
     def forward(self, observation: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
-        """Return the actions and, where there is one, the memory for the next call."""
+        """Return the actions and, if there is one, the memory for the next call."""
         agent, now, rest = self.agent, self.agent.scale(observation), list[Tensor]()
         if self.future is None:
             outputs = agent.outputs(now)
@@ -100,7 +100,7 @@ class ExportedAgent(nn.Module):
 
 
 class LearnedFuture(nn.Module):
-    """The learned predictor, whose flags are rounded."""
+    """`Learned` with rounded flags."""
 
     def __init__(self, predictor: Learned) -> None:
         super().__init__()
@@ -113,13 +113,13 @@ class LearnedFuture(nn.Module):
 
 
 class NearestFuture(nn.Module):
-    """Retrieval as one table of distances: the trees of `StateIndex` cannot be exported."""
+    """`Nearest` by brute force, as KD-trees cannot be exported."""
 
     def __init__(self, predictor: Nearest) -> None:
         super().__init__()
         self.predictor, index = predictor, predictor.index
         stored = predictor.observations[predictor.followed]
-        # of equal states the one that the tree returns, as each demonstration may begin in the same state
+        # of equal states, such as common starts, keep the one that the tree returns
         rows = np.unique(index.query(stored)[0][:, 0])
         reached, points = index.measured(stored[rows])
         self.rows, self.num_reached, self.points = (
@@ -130,7 +130,7 @@ class NearestFuture(nn.Module):
         self.observations, self.last = torch.tensor(predictor.observations), torch.tensor(predictor.last)
 
     def measured(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers of goals reached (N,), and the features (N, F) that distances are measured in."""
+        """Return the numbers of goals reached (N,), and the scaled features (N, F) for distances."""
         return (states[:, self.flags] > 0.5).sum(dim=1), states[:, self.features].double() / self.width
 
     def distance(self, difference: Tensor) -> Tensor:
@@ -138,14 +138,14 @@ class NearestFuture(nn.Module):
         return difference.abs().sum(-1) if self.predictor.index.order == 1 else difference.square().sum(-1).sqrt()
 
     def nearest(self, states: Tensor) -> Tensor:
-        """Return the rows (N,) of the nearest observations with as many goals reached."""
+        """Return the rows (N,) of the nearest observations with the same number of goals reached."""
         reached, points = self.measured(states)
         group = self.groups[(reached[:, None] - self.groups).abs().argmin(dim=1)]
         away = self.distance(points[:, None] - self.points)
         return self.rows[torch.where(self.num_reached == group[:, None], away, torch.inf).argmin(dim=1)]
 
     def following(self, rows: Tensor, states: Tensor) -> Tensor:
-        """Return the futures (N, D) of rows, as mixed by `pull`."""
+        """Return the futures (N, D) of rows, with `pull`."""
         futures = self.observations[torch.minimum(rows + self.predictor.horizon, self.last[rows])]
         if self.predictor.pull == 1:
             return futures
@@ -157,7 +157,7 @@ class NearestFuture(nn.Module):
 
 
 class FollowedFuture(NearestFuture):
-    """`Follow`, line by line."""
+    """`Follow`, with the same steps as its `locate`."""
 
     def __init__(self, predictor: Follow) -> None:
         super().__init__(predictor)

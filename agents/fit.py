@@ -1,12 +1,12 @@
-"""Fit: what `train` is made of, for loops of your own.
+"""Fit: the training loop of `train` as an object, for custom loops.
 
     fit = Fit(agent, demos, TrainConfig(learning_rate=1e-3))
     for batch in fit.batches():
         fit.step(agent.loss(batch, fit.rng))
     fit.finish()
 
-The same seed gives the same batches and weights. Batches and augmentation depend on the seed and the step alone, so a
-run that was stopped continues as if it had not been.
+The same seed gives the same batches and weights. Batches and augmentation depend on the seed and the step alone, so an
+interrupted run resumes exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pidm_nav.agents.networks import Adam, recompute_batchnorm
 from pidm_nav.demos.dataset import DemoDataset
 
 BLOCK = 256  # steps whose batches are drawn at once
-BATCHNORM_ROWS = 4096  # states that are encoded at once to recompute batch norm
+BATCHNORM_ROWS = 4096  # states encoded at once to recompute batch norm
 
 
 class Fit:
@@ -44,7 +44,7 @@ class Fit:
         self.rng = np.random.default_rng(self.config.seed)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield a batch for each step that is left: passes over the data in random order."""
+        """Yield a batch for each remaining step, from passes over the data in random order."""
         config, data, sampling = self.config, self.trajectories, self.agent.sampling
         count, size = data.candidates(sampling, config.batch_size)
         order, block = torch.arange(count), -1
@@ -67,17 +67,17 @@ class Fit:
         total: Tensor = sum(loss.values(), torch.zeros(())) if isinstance(loss, Mapping) else loss
         total.backward()  # type: ignore[no-untyped-call]
         if config.gradient_clip is not None:
-            foreach = self.parameters[0].is_cpu or None  # in one pass; elsewhere torch knows whether it can do that
+            foreach = self.parameters[0].is_cpu or None  # one pass on the CPU; on other devices torch chooses
             nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip, foreach=foreach)
         self.optimizer.step(config.rate(self.steps))
-        if self.average:  # the first decays are smaller, or the random first weights would linger
+        if self.average:  # the first decays are smaller, so that the initial weights do not linger
             weight = 1 - min(config.average, (1 + self.steps) / (10 + self.steps))
             torch._foreach_lerp_(self.average, list[Tensor](self.parameters), weight)
         self.steps += 1
         return total.detach()
 
     def finish(self) -> Agent:
-        """Make the agent ready to act, and return it: averaged weights, exact batch norm, evaluation mode."""
+        """Make the agent ready to act, and return it: averaged weights, recomputed batch norm, evaluation mode."""
         return self._finish(self.agent)
 
     def ready_copy(self) -> Agent:
@@ -93,13 +93,13 @@ class Fit:
         if self.config.recompute_batchnorm:
             table = self.trajectories.states_of(agent)
             for name, module in agent.named_modules():
-                if name.rpartition(".")[2] == "encoder":  # by convention, what turns scaled states into embeddings
+                if name.rpartition(".")[2] == "encoder":  # by convention, the encoder of scaled states
                     recompute_batchnorm(module, lambda: table.batches(BATCHNORM_ROWS))
         agent.after_training(self.data)
         return agent
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors that all further steps depend on."""
+        """Return all tensors that further steps depend on."""
         tensors = {f"agent.{name}": tensor for name, tensor in self.agent.state_dict().items()}
         for index, own in enumerate(self.optimizer.state):
             tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in own.items()}
@@ -107,11 +107,11 @@ class Fit:
         return tensors | {"step": torch.tensor(self.steps)}
 
     def resume(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned; tensors of another agent or run raise ValueError."""
+        """Restore the tensors that `state` returned; tensors of another agent or run raise ValueError."""
         own = self.state()
         alike = {name: each.shape for name, each in tensors.items()} == {name: each.shape for name, each in own.items()}
         if not alike or not 0 < tensors["step"] <= self.config.steps:
-            raise ValueError("the saved state is that of another agent or training run: delete it")
+            raise ValueError("the saved state is of another agent or training run: delete it")
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(tensors[name])

@@ -1,4 +1,4 @@
-"""What an action is: numbers within bounds, regressed through tanh, or one of n choices, by their log-probabilities."""
+"""Action spaces: continuous actions, regressed through tanh, and discrete actions, classified by logits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Actions = NDArray[Any]
 
 
 class BoxActions(nn.Module):
-    """Continuous actions (A,): network outputs and targets lie in [-1, 1], and the loss is a distance."""
+    """Continuous actions (A,): network outputs and targets in [-1, 1], and an l1 or squared loss."""
 
     def __init__(self, space: spaces.Box, loss: Literal["l1", "mse"] = "mse") -> None:
         super().__init__()
         if not space.is_bounded() or len(space.shape) != 1:
-            raise ValueError(f"{space} cannot be filled by tanh: actions need one row of finite bounds")
+            raise ValueError(f"actions need one dimension and finite bounds, not {space}: wrap the environment")
         self.space, self.scale, self.squash = space, Scale(space), True
-        self.size = int(space.shape[0])  # numbers that a network has to return per action
+        self.size = int(space.shape[0])  # of the network output per action
         self.loss_fn = nn.functional.l1_loss if loss == "l1" else nn.functional.mse_loss
 
     def encode(self, actions: Actions) -> Tensor:
@@ -41,12 +41,12 @@ class BoxActions(nn.Module):
         return outputs
 
     def decode(self, outputs: Tensor) -> Actions:
-        """Return the actions (..., A) that network outputs stand for."""
+        """Return the actions (..., A) for network outputs."""
         return np.asarray(self.scale.inverse(outputs).cpu().numpy())
 
 
 class DiscreteActions(nn.Module):
-    """A choice among n actions, recorded as one number each: outputs are logits, and the loss is cross-entropy."""
+    """Discrete actions, recorded as one integer each: outputs are logits, and the loss is cross-entropy."""
 
     def __init__(self, space: spaces.Discrete) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class DiscreteActions(nn.Module):
         """Return one-hot targets (..., n) for recorded actions (..., 1)."""
         index = np.asarray(actions)[..., 0].astype(np.int64) - int(self.space.start)
         if index.size and not (index.min() >= 0 and index.max() < self.size):
-            raise ValueError(f"an action is not one of the {self.size} choices of {self.space}: check the data")
+            raise ValueError(f"an action is not one of the {self.size} actions of {self.space}: check the data")
         return self.choices[torch.as_tensor(index, device=self.choices.device)]
 
     def distance(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class DiscreteActions(nn.Module):
         return -(outputs.log_softmax(dim=-1) * targets).sum(dim=-1)
 
     def as_targets(self, outputs: Tensor) -> Tensor:
-        """Return the probabilities that network outputs stand for, as targets for another network."""
+        """Return the probabilities for network outputs, as targets for another network."""
         return outputs.softmax(dim=-1)
 
     def decode(self, outputs: Tensor) -> Actions:
@@ -77,7 +77,7 @@ class DiscreteActions(nn.Module):
 
 
 def make_actions(space: spaces.Space[Any], loss: Literal["l1", "mse"] = "mse") -> BoxActions | DiscreteActions:
-    """Return what actions of a space are to a network."""
+    """Return the encoding of an action space."""
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(space)
     if isinstance(space, spaces.Box):

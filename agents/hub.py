@@ -1,4 +1,4 @@
-"""Pushing agents and demonstrations to the Hugging Face Hub, each with a card that says what it is."""
+"""Push agents and demonstrations to the Hugging Face Hub, each with a card that describes it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def push_to_hub(
     """Push an agent or demonstrations to the Hugging Face Hub, and return the page's address.
 
     Args:
-        what: an agent or demonstrations, or the name of either: a folder that `train` wrote, `maze/pidm`, or whatever
-            `load_demos` reads.
-        name: where it goes: OWNER/NAME[/FOLDER][@REVISION]; a repository that does not exist is made.
+        what: an agent or demonstrations, the folder or name of an agent such as `maze/pidm`, or an argument of
+            `load_demos`.
+        name: target, OWNER/NAME[/FOLDER][@REVISION]; the repository is created if it does not exist.
         private: make a new repository private.
-        episodes: number of test episodes for the score on an agent's card; by default 50, or 10 where they are slow; 0
-            for no score.
+        episodes: number of test episodes for the score on an agent's card; 0 for no score. Default: 50, or 10 in slow
+            environments.
     """
     client()
     HubName.parse(name)
@@ -52,10 +52,10 @@ def push_to_hub(
 
 
 def agent_card(agent: Agent, name: str, episodes: int | None = None) -> str:
-    """Return the text of an agent's card: its task, data and score, and how to load it."""
+    """Return an agent's card: its task, data and score, and how to load it."""
     about = agent.description
     if not about.get("task"):
-        raise ValueError("this agent does not say which task it is for: push one that was trained")
+        raise ValueError("this agent has no task: push a trained agent")
     lines = [f"An imitation agent, `{agent.name}`, for the task `{about['task']}`.", ""]
     lines += [f"- Data: {_data(about.get('data', {}))}"]
     lines += [f"- Environment: `{about['env_kwargs']}`"] if about.get("env_kwargs") else []
@@ -69,7 +69,7 @@ def agent_card(agent: Agent, name: str, episodes: int | None = None) -> str:
 
 
 def demos_card(demos: DemoDataset, name: str) -> str:
-    """Return the text of the card of demonstrations."""
+    """Return the card of demonstrations."""
     about: dict[str, Any] = {**vars(demos.summary()), "made_by": demos.source.get("made_by", "unknown")}
     return _card([f"Demonstrations of the task `{demos.task}`.", "", f"- {_data(about)}"], "load_demos", name, [])
 

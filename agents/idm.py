@@ -1,6 +1,6 @@
-"""Inverse dynamics models: which action leads from a state to the state k steps later (equation 3 of the paper).
+"""Inverse dynamics models: predict the action that leads from a state to the state k steps later (equation 3).
 
-Their dataclass fields are their options. Write your own with `build` and `forward`, and `register` it.
+Dataclass fields are options. A new model defines `build` and `forward`, and is decorated with `register`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,20 @@ from torch import Tensor, nn
 from pidm_nav.agents.config import Fraction
 from pidm_nav.agents.networks import Array
 from pidm_nav.agents.registry import register
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import MIN_CHANGE_RATE, MIN_LINEAR_R2, DemoDataset
 
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
 
 Index = Tensor | int
 Positive = Annotated[float, Meta(ge=0, le=1e6)]
-MAX_DELTA = 4.0  # of a feature, in RMS changes: beyond it, a change only says the direction
-MIN_CHANGE_RATE = 0.02  # a feature that changes in a smaller fraction of steps does not tell which action was taken
-MIN_LINEAR_R2 = 0.4  # of a regression of actions on changes: below it, changes are not shown beside other states
-MIN_VARYING_FRACTION = 0.05  # a feature that differs in a smaller fraction of other data tells where a state is from
+MAX_DELTA = 4.0  # clipping of a feature's change, in RMS changes
+MIN_VARYING_FRACTION = 0.05  # a feature that varies in a smaller fraction of other data would reveal the dataset
 
 
 @dataclass(eq=False)
 class InverseDynamics(nn.Module):
-    """Base class: scaled states and futures (N, D) in, network outputs (N, A) for actions out."""
+    """Base class of inverse dynamics models, which map scaled states and futures (N, D) to network outputs (N, A)."""
 
     kind: ClassVar[str] = "inverse dynamics model"
     name: ClassVar[str]
@@ -41,44 +39,44 @@ class InverseDynamics(nn.Module):
         super().__init__()
 
     def build(self, agent: Agent, num_horizons: int, encoder: nn.Module | None) -> None:
-        """Make the networks for the agent's states and actions; `encoder` is the user's own encoder, if any."""
+        """Make the networks for the agent's states and actions; `encoder` is the user's encoder, if any."""
         self.num_horizons = num_horizons
 
     def fit(self, agent: Agent, horizons: Sequence[int], demos: DemoDataset, others: Sequence[DemoDataset]) -> None:
-        """Take from demonstrations and other data, whose observations are states, what needs no gradients."""
+        """Fit everything that needs no gradients, such as scales, to demonstrations and other data of states."""
 
     def forward(self, now: Tensor, future: Tensor, horizon: Index = 0, context: Tensor | None = None) -> Tensor:
         """Return network outputs (N, A).
 
         Args:
             now: scaled states (N, D).
-            future: scaled states (N, D) that are to be reached.
-            horizon: which of the trained horizons, by index: one for all, or (N,).
-            context: scaled states (N, D) to show instead of `now` where the change is shown by itself.
+            future: scaled states (N, D) to reach.
+            horizon: index of the trained horizon: one for all, or (N,).
+            context: scaled states (N, D) to use beside the change instead of `now`, for augmentation.
         """
         raise NotImplementedError
 
     def augment(
         self, now: Tensor, future: Tensor, horizon: Index, is_demo: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Return the context and the futures (N, D) to train with instead of the states and futures of the data."""
+        """Return the augmented contexts and futures (N, D) to train with."""
         return now, future
 
     def one_hot(self, horizon: Index, now: Tensor) -> Tensor:
-        """Return (N, K) which of several horizons it is, or (N, 0) if there is only one."""
+        """Return the one-hot horizon (N, K), or (N, 0) if there is only one."""
         if self.num_horizons == 1:
             return now[:, :0]
-        index = torch.as_tensor(horizon, device=now.device).expand(now.shape[0])  # not len: it is traced
+        index = torch.as_tensor(horizon, device=now.device).expand(now.shape[0])  # ONNX cannot trace len()
         return nn.functional.one_hot(index, self.num_horizons).to(now.dtype)
 
 
 @register
 @dataclass(eq=False)
 class StateIDM(InverseDynamics):
-    """The paper's: one encoder for both states, whose embeddings the head gets side by side.
+    """The paper's inverse dynamics model: one encoder for both states, a head on the concatenated embeddings.
 
-    A step is a small part of a room, so the two embeddings are nearly equal. While there are few demonstrations, it is
-    easier to memorize actions from the state alone.
+    A step is a small fraction of a room, so the two embeddings are nearly equal. With few demonstrations, it is easier
+    to memorize actions from the state alone.
     """
 
     name: ClassVar[str] = "state"
@@ -99,44 +97,47 @@ class StateIDM(InverseDynamics):
 @register
 @dataclass(eq=False)
 class DeltaIDM(InverseDynamics):
-    """Ours: the change from state to future, in units of its RMS, beside an embedding of the state.
+    """Our inverse dynamics model: a head on the change of state, in RMS changes, and an embedding of the state.
 
-    The state tells apart where the same change needs different actions. But in demonstrations the state alone gives
-    the action away, and play without a goal misleads as well. So in training, half of the changes are shown beside the
-    state of another step: the model then relies on the change unless the data clearly require the state. That is
-    switched off where a linear regression of actions on changes explains little, as in Pendulum. Noise on demonstrated
-    changes fills the gaps between the few that one demonstration shows.
+    The state is needed where the same change takes different actions. But in demonstrations the state alone predicts
+    the action, and in random play the state misleads. So in training, half of the changes are paired with the state of
+    another step: the model then relies on the change unless the data clearly require the state. This is switched off if
+    a linear regression of actions on changes explains little, as in Pendulum. Noise on demonstrated changes fills the
+    gaps between the few changes of one demonstration.
     """
 
     name: ClassVar[str] = "delta"
-    state_noise: Fraction = 0.1  # Noise on the state beside a change, in standard deviations of demonstrated states.
-    delta_noise: Fraction = 0.3  # Noise on demonstrated changes, in RMS changes.
-    state_shuffle_prob: Fraction = 0.5  # Fraction of changes that are shown beside the state of another step.
+    state_noise: Fraction = 0.1
+    """Noise on the state, in standard deviations of demonstrated states."""
+    delta_noise: Fraction = 0.3
+    """Noise on demonstrated changes, in RMS changes."""
+    state_shuffle_prob: Fraction = 0.5
+    """Fraction of changes paired with the state of another step in training."""
 
-    # (K, D) RMS change of each feature over each horizon; 0 hides the feature's change
     delta_rms: Tensor = field(init=False, repr=False)
-    # (D,) standard deviation of demonstrated states
+    """(K, D) RMS change of each feature over each horizon; 0 masks the feature's change."""
     state_std: Tensor = field(init=False, repr=False)
-    # (D,) 1 for the features of the state that are shown
+    """(D,) Standard deviation of demonstrated states."""
     state_mask: Tensor = field(init=False, repr=False)
+    """(D,) 1 for features of the state that the encoder gets, 0 for masked ones."""
 
     def build(self, agent: Agent, num_horizons: int, encoder: nn.Module | None) -> None:
-        """Make the encoder of the state, the head, and the units of changes."""
+        """Make the encoder of the state, the head, and the buffers of scales."""
         super().build(agent, num_horizons, encoder)
         if agent.observations.encoder_trainable:
             raise ValueError(
-                f"changes cannot be measured while frames '{agent.config.frames}' is trained: take a frozen encoder, "
-                "such as frames='random', or the inverse dynamics model 'state'"
+                f"changes of state cannot be measured while the encoder frames='{agent.config.frames}' is trained: "
+                "choose a frozen encoder such as frames='random', or the inverse dynamics model 'state'"
             )
         self.encoder, size = agent.make_encoder(encoder, norm=False)
         self.head = agent.make_head(size + agent.state_size + num_horizons * (num_horizons > 1))
-        self.shuffle_prob = self.state_shuffle_prob  # or 0, once the data are known
+        self.shuffle_prob = self.state_shuffle_prob  # `fit` may set it to 0
         self.register_buffer("delta_rms", torch.ones(num_horizons, agent.state_size))
         self.register_buffer("state_std", torch.zeros(agent.state_size))
         self.register_buffer("state_mask", torch.ones(agent.state_size))
 
     def forward(self, now: Tensor, future: Tensor, horizon: Index = 0, context: Tensor | None = None) -> Tensor:
-        """Show the change beside the state, which in training may be another one."""
+        """Return outputs for the change from `now` to `future` and the state, or the context in training."""
         state = self.encoder((now if context is None else context) * self.state_mask)
         delta = self.delta(now, future, horizon)
         outputs: Tensor = self.head(torch.cat([state, delta, self.one_hot(horizon, now)], dim=1))
@@ -150,7 +151,7 @@ class DeltaIDM(InverseDynamics):
     def augment(
         self, now: Tensor, future: Tensor, horizon: Index, is_demo: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Return states to show, and futures to reach, that keep training from memorizing actions."""
+        """Return shuffled and noisy contexts, and noisy futures, so that the model does not memorize actions."""
 
         def tensor(values: np.ndarray) -> Tensor:
             return torch.tensor(values, device=now.device)
@@ -162,11 +163,11 @@ class DeltaIDM(InverseDynamics):
         return context, future + is_demo[:, None] * self.delta_noise * self.delta_rms[horizon] * noise[1]
 
     def fit(self, agent: Agent, horizons: Sequence[int], demos: DemoDataset, others: Sequence[DemoDataset]) -> None:
-        """Measure how much each feature changes over each horizon, and how far demonstrated states are apart.
+        """Measure the RMS change of each feature over each horizon, and the standard deviation of demonstrated states.
 
-        Two kinds of features are hidden. The change of one that hardly ever changes, such as the flag of a goal, occurs
-        too seldom to learn which action it goes with. And beside a change, the state does not show what is constant in
-        other data, such as these flags in random play: they would only reveal which dataset a state came from.
+        Two kinds of features are masked. A change of a feature that rarely changes, such as the flag of a goal, occurs
+        too seldom to learn its action. A feature of the state that is constant in other data, such as these flags in
+        random play, would only reveal which dataset a state came from.
         """
         labeled = [demos] * bool(demos.action_dim) + list(others)
         states = agent.scaled(np.concatenate([episode.observations[:-1] for episode in demos]))
@@ -198,23 +199,24 @@ class DeltaIDM(InverseDynamics):
 @register
 @dataclass(eq=False)
 class LinearIDM(InverseDynamics):
-    """A ridge regression of actions on changes, one per horizon; nothing is trained by gradients."""
+    """Ridge regression of actions on changes of state, one per horizon, solved without gradients."""
 
     name: ClassVar[str] = "linear"
-    ridge: Positive = 1e-3  # Strength of the penalty on weights, per unit of the changes' variance.
+    ridge: Positive = 1e-3
+    """Penalty on the weights, relative to the sum of squared changes."""
 
-    # (K, D + 1, A): the last line is the bias
     weight: Tensor = field(init=False, repr=False)
+    """(K, D + 1, A) Weights; the last row is the bias."""
 
     def build(self, agent: Agent, num_horizons: int, encoder: nn.Module | None) -> None:
-        """Make room for the weights."""
+        """Make the buffer of weights."""
         super().build(agent, num_horizons, encoder)
         if encoder is not None or agent.observations.encoder_trainable:
             raise ValueError("the inverse dynamics model 'linear' has no encoder to train: choose state or delta")
         self.register_buffer("weight", torch.zeros(num_horizons, agent.state_size + 1, agent.actions.size))
 
     def fit(self, agent: Agent, horizons: Sequence[int], demos: DemoDataset, others: Sequence[DemoDataset]) -> None:
-        """Solve for the weights on all data that have actions."""
+        """Solve for the weights on all data with actions."""
         labeled = [demos] * bool(demos.action_dim) + list(others)
         for index, horizon in enumerate(horizons):
             pairs = [data.transitions(horizon) for data in labeled]
@@ -234,8 +236,7 @@ class LinearIDM(InverseDynamics):
 def future_use(idm: Callable[[Array, Array], Array], states: Array, futures: Array) -> float:
     """Return the mean squared change of the action when its future is swapped, divided by the actions' variance.
 
-    The other future of a demonstrated state is where the change of another demonstrated step would lead. Near 0, the
-    model ignores the future.
+    The swapped future is the state plus the change of another demonstrated step. Near 0, the model ignores the future.
     """
     rows, others = np.random.default_rng(0).integers(len(states), size=(2, 1000))
     own = idm(states[rows], futures[rows])

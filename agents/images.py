@@ -1,10 +1,10 @@
-"""From raw observations to the state vectors that agents work on; nothing else knows about images.
+"""State vectors from raw observations; no other module of agents depends on whether observations are images.
 
-Where observations are rows of numbers, a state is an observation. Where they are images, a state is the vectors that an
-encoder makes of a few of them. With `history=(0, 6, 12)`, in steps back, and an episode of images f_0, f_1, ...
+If observations are vectors, a state is an observation. If they are images, a state is the embeddings of a few of them.
+With `history=(0, 6, 12)`, in steps back, and an episode of images f_0, f_1, ...
 
     step t      0              ...   7              ...   20
-    state   f_0 f_0 f_0        ...  f_7 f_1 f_0     ...  f_20 f_14 f_8     the first image stands for those before it
+    state   f_0 f_0 f_0        ...  f_7 f_1 f_0     ...  f_20 f_14 f_8     the first image repeats before the start
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.rollouts.episode import Episode
 
 Act = Callable[[Array, Any, NDArray[np.bool_]], tuple[Array, Any]]
-EMBEDDED = "embedded"  # the task of demonstrations whose images have become states
+EMBEDDED = "embedded"  # task of demonstrations with embedded images
 
 
 class Observations:
-    """Makes states of the observations in a space; `vision` is the encoder of images, if they are images."""
+    """Converts the observations of a space to states; `vision` is the image encoder, if they are images."""
 
     vision: nn.Module | None = None
 
@@ -40,11 +40,11 @@ class Observations:
             self.vision = make_frame_encoder(config.frames, space.shape, config.frame_size, encoder)
             space = spaces.Box(-np.inf, np.inf, (len(self.history) * output_size(self.vision),), np.float32)
         elif len(space.shape) != 1:
-            kinds = "neither rows of numbers nor frames (H, W, C) of bytes"
+            kinds = "neither vectors nor uint8 images (H, W, C)"
             raise ValueError(f"observations {space.shape} of {space.dtype} are {kinds}: wrap the environment first")
-        # states change while the agent is trained, as the encoder is trained with it
+        # whether states change during training
         self.encoder_trainable = self.vision is not None and not isinstance(self.vision, Frozen)
-        # the vectors of images have been scaled by their encoder
+        # image encoders scale their embeddings
         self.scale = Scale(space, config.reach, config.scale_observations and self.vision is None)
 
     def tensor(self, values: NDArray[Any]) -> Tensor:
@@ -52,7 +52,7 @@ class Observations:
         return torch.tensor(values, device=self.scale.center.device)
 
     def fit(self, dataset: DemoDataset) -> None:
-        """Adapt the scales to the demonstrations."""
+        """Fit the scales to the demonstrations."""
         observations = [episode.observations for episode in dataset]
         if isinstance(self.vision, ConvEncoder | Frozen):
             self.vision.fit(observations)
@@ -60,14 +60,14 @@ class Observations:
             self.scale.fit(np.concatenate(observations), dataset.goal_flags)
 
     def vectors(self, episodes: Sequence[NDArray[np.uint8]]) -> list[Array]:
-        """Return the vectors (T+1, E) of each episode's images."""
+        """Return the embeddings (T+1, E) of each episode's images."""
         if isinstance(self.vision, Frozen):
             return [self.vision.scale(self.tensor(raw)).cpu().numpy() for raw in self.vision.embed(episodes)]
         assert self.vision is not None
         return [encode(self.vision, self.tensor(images)).cpu().numpy() for images in episodes]
 
     def embedded(self, dataset: DemoDataset) -> DemoDataset:
-        """Return the demonstrations with states, not yet scaled, as observations."""
+        """Return the demonstrations with raw states as observations."""
         if self.vision is None:
             return dataset
         vectors = self.vectors([episode.observations for episode in dataset])
@@ -78,7 +78,7 @@ class Observations:
         return replace(dataset, task=EMBEDDED, episodes=tuple(episodes))
 
     def table(self, episodes: Sequence[Episode], shift: int = 0) -> StateTable:
-        """Return what training looks states up in; with an encoder that is trained, that is images."""
+        """Return the table of training states, which holds images if their encoder is trained."""
         observations = [episode.observations for episode in episodes]
         if self.vision is None:
             return StateTable(self.scale(self.tensor(np.concatenate(observations))))
@@ -89,7 +89,7 @@ class Observations:
         return StateTable(images, history, self.vision, shift)
 
     def act(self, act: Act, batch: NDArray[Any], state: Any, starts: NDArray[np.bool_]) -> tuple[Array, Any]:
-        """Call `act` with the states of raw observations; the images of the last steps are in `state`."""
+        """Call `act` with the states of raw observations; `state` holds the embeddings of recent images."""
         if self.vision is None:
             return act(batch, state, starts)
         recent = latest_vectors(state, self.vision(self.tensor(batch)).cpu().numpy(), starts, max(self.history))
@@ -100,10 +100,10 @@ class Observations:
 
 @dataclass(frozen=True)
 class StateTable:
-    """All observations, one episode after the other; training looks scaled states up by row."""
+    """All observations, one episode after the other, from which scaled states are looked up by row."""
 
-    values: Tensor  # (N, D) states; with a history, (N, E) vectors or, with an encoder, (N, H, W, C) images
-    history: Tensor | None = None  # (N, K) int64: the rows that make up a row's state
+    values: Tensor  # (N, D) states; with a history, (N, E) embeddings or, with an encoder, (N, H, W, C) images
+    history: Tensor | None = None  # (N, K) int64: the rows that form a row's state
     encoder: nn.Module | None = None
     shift: int = 0  # largest random shift of images in training, in pixels
 
@@ -111,17 +111,14 @@ class StateTable:
         return len(self.values)
 
     def lookup(self, rows: Tensor, rng: np.random.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Return scaled states (U, D), and where in them the states of `rows` are, in the shape of `rows`.
-
-        States of images are made here, each once; `rng` draws the random shift of images in training.
-        """
+        """Return scaled states (U, D), and the index of each of `rows` in them; `rng` draws random image shifts."""
         if self.history is None:
             return self.values, rows
         distinct, index = torch.unique(rows, return_inverse=True)
         parts = self.history[distinct]  # (U, K)
         if self.encoder is None:
             return self.values[parts].flatten(1), index
-        needed, where = torch.unique(parts, return_inverse=True)  # an image of several states is encoded once
+        needed, where = torch.unique(parts, return_inverse=True)  # encode an image of several states once
         images = self.values[needed]
         if rng is not None and self.shift:
             images = shifted(images, self.shift, rng)
@@ -129,7 +126,7 @@ class StateTable:
         return vectors[where].flatten(1), index
 
     def batches(self, size: int) -> Iterator[Tensor]:
-        """Yield all states, `size` at a time, for an encoder whose weights no longer change."""
+        """Yield all states, `size` at a time, with fixed encoder weights."""
         table = self
         if self.encoder is not None:
             table = replace(self, values=encode(self.encoder, self.values), encoder=None)
@@ -139,7 +136,7 @@ class StateTable:
 
 
 def history_rows(lengths: ArrayLike, history: Sequence[int]) -> NDArray[np.int64]:
-    """Return (N, K) rows whose vectors make up each row's state, for episodes of these lengths in a row."""
+    """Return the rows (N, K) that form each row's state, for concatenated episodes of these lengths."""
     counts = np.asarray(lengths, dtype=np.int64)
     first = np.repeat(np.cumsum(counts) - counts, counts)
     rows: NDArray[np.int64] = np.arange(counts.sum())[:, None] - np.asarray(history, dtype=np.int64)
@@ -147,19 +144,19 @@ def history_rows(lengths: ArrayLike, history: Sequence[int]) -> NDArray[np.int64
 
 
 def stack_history(vectors: Array, history: Sequence[int]) -> Array:
-    """Return the states (T+1, K * E) of one episode's vectors (T+1, E)."""
+    """Return the states (T+1, K * E) of one episode's embeddings (T+1, E)."""
     return vectors[history_rows([len(vectors)], history)].reshape(len(vectors), -1)
 
 
 class Recall(NamedTuple):
-    """What `predict` of an agent that sees images hands from call to call, one row per episode."""
+    """State of `predict` for image observations, one row per episode."""
 
-    recent: Array  # (N, L, E) vectors, the newest first
-    inner: Any  # the memory of the agent's other parts
+    recent: Array  # (N, L, E) embeddings, the newest first
+    inner: Any  # the agent's own memory
 
 
 def latest_vectors(last: Any, vectors: Array, begins: NDArray[np.bool_], depth: int) -> Array:
-    """Return (N, depth + 1, E): new vectors (N, E) and those before, which a row that begins an episode repeats."""
+    """Return (N, depth + 1, E): new and earlier embeddings; a row that begins an episode repeats its new one."""
     recent = np.repeat(vectors[:, None], depth + 1, axis=1)
     if last is not None:
         before: Any = getattr(last, "recent", ())

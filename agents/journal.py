@@ -1,4 +1,4 @@
-"""The log of a training run: a progress bar, JSON lines, TensorBoard where it is installed, and your own callback."""
+"""Training logs: a progress bar, JSON lines, TensorBoard if installed, and a callback."""
 
 from __future__ import annotations
 
@@ -37,27 +37,25 @@ def import_wandb() -> Any:
 
 @dataclass(frozen=True)
 class WandbLog:
-    """Sends log entries to Weights & Biases, one run for each name; it can be the `on_log` of a sweep."""
+    """Logger to Weights & Biases with one run per name, for `on_log` of a sweep."""
 
     project: str
-    options: Mapping[str, Any]  # of the command, shown with the run
+    options: Mapping[str, Any]  # config of the runs
 
     def __call__(self, name: object, entry: dict[str, float]) -> None:
-        """Log an entry; the first of a name begins its run."""
+        """Log an entry; the first entry of a name starts its run."""
         wandb = import_wandb()
         try:
             if wandb.run is None or wandb.run.name != str(name):
                 wandb.finish()
                 run = wandb.init(project=self.project, name=str(name), config=dict(self.options))
-                run.define_metric("*", step_metric="step")  # not W&B's own step, as DAgger counts from 0 in each round
+                run.define_metric("*", step_metric="step")  # W&B's steps must increase; DAgger restarts in each round
             wandb.log(entry)
         except wandb.Error as error:
-            raise ValueError(
-                f"the project {self.project} of Weights & Biases cannot be logged to ({error}): try wandb login"
-            ) from error
+            raise ValueError(f"cannot log to the project '{self.project}' ({error}): try wandb login") from error
 
     def close(self) -> None:
-        """End the run; a sweep does it after each job."""
+        """End the run; a sweep does so after each job."""
         import_wandb().finish()
 
 
@@ -65,15 +63,15 @@ class WandbLog:
 def journal(
     folder: Path | None, name: str, steps: int, first: int, progress: bool, on_log: OnLog | None
 ) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    """Yield the function that logs the losses and scores after a step; entries after step `first` are dropped."""
+    """Yield a function that logs losses and scores at a step; earlier entries after step `first` are removed."""
     began, shown, latest = time.perf_counter(), first, dict[str, float]()
     with progress_bar(f"training {name}", steps, first, progress) as advance:
         board: Board | None = None
         if folder is not None:
             path = folder / LOSSES
             text = path.read_text(encoding="utf-8", errors="replace") if first and path.exists() else ""
-            whole = re.findall(r'^(\{"step": (\d{1,10}),.*\})$', text, re.MULTILINE)  # no line that a kill cut short
-            write_text(path, "".join(f"{line}\n" for line, step in whole if int(step) <= first))
+            complete = re.findall(r'^(\{"step": (\d{1,10}),.*\})$', text, re.MULTILINE)  # a kill may truncate the last
+            write_text(path, "".join(f"{line}\n" for line, step in complete if int(step) <= first))
             with suppress(ImportError):
                 board = Board(folder / TENSORBOARD, first)
 
@@ -87,7 +85,7 @@ def journal(
                 board.write(step, entry)
             if on_log is not None:
                 on_log({"step": step, **entry})
-            latest.update(entry)  # a score stays until there is another
+            latest.update(entry)  # a score is shown until the next one
             texts = (text.format(latest[key]) for key, text in NOTE.items() if key in latest)
             advance(step - shown, note=f"{', '.join(texts)}, {(step - first) / max(seconds, 1e-9):.0f} steps/s")
             shown = step
@@ -96,7 +94,7 @@ def journal(
 
 
 class Board:
-    """TensorBoard's file of scalars, written without the thread of its own writer, whose errors nobody could catch."""
+    """TensorBoard event file, written without TensorBoard's writer thread, whose errors cannot be caught."""
 
     def __init__(self, folder: Path, first: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -106,7 +104,7 @@ class Board:
         self._event, self._summary, self._pack = Event, Summary, RecordWriter
         folder.mkdir(exist_ok=True)
         self.path = folder / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{os.getpid()}"
-        started = SessionLog(status=SessionLog.START)  # what came after this step was lost in a kill
+        started = SessionLog(status=SessionLog.START)  # TensorBoard drops entries after this step
         head = self._record(file_version="brain.Event:2"), self._record(step=first, session_log=started)
         _append(self.path, b"".join(head))
 
@@ -122,7 +120,7 @@ class Board:
 
 
 def _append(path: Path, content: bytes) -> None:
-    """Add to a file, as a whole or not at all."""
+    """Append to a file, completely or not at all."""
     size = path.stat().st_size if path.exists() else 0
     try:
         with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""The learned state predictor: a network for the change of the state."""
+"""The learned state predictor: an MLP that predicts the change of state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from msgspec import Meta
 from torch import Tensor, nn
 
+from pidm_nav.agents.agent import Starts
 from pidm_nav.agents.config import Count, Sizes
 from pidm_nav.agents.networks import Adam, Array, Scale, hidden_layers
-from pidm_nav.agents.predictors import Predictor, Starts
+from pidm_nav.agents.predictors import Predictor
 from pidm_nav.agents.registry import register
 from pidm_nav.demos.dataset import DemoDataset
 
@@ -23,21 +24,26 @@ if TYPE_CHECKING:
 @register
 @dataclass(eq=False)
 class Learned(Predictor):
-    """An MLP for the change of the scaled state over `horizon` steps, trained on the squared error.
+    """MLP that predicts the change of the scaled state over `horizon` steps, trained on the squared error.
 
-    Flags of reached goals are rounded to 0 or 1, the only values that the inverse dynamics model has seen.
+    Flags of reached goals are rounded to 0 or 1, the only values in the training data of the inverse dynamics model.
     """
 
     name: ClassVar[str] = "learned"
     remembered: ClassVar[tuple[str, ...]] = ("flags", "trained_horizon")
-    steps: Count = 2000  # Number of gradient steps.
-    sizes: Sizes = (256, 256)  # Sizes of the hidden layers.
-    batch_size: Count = 256  # States per step.
-    learning_rate: Annotated[float, Meta(gt=0, le=1)] = 1e-3  # Learning rate at the first step; falls to 0.
-    # Denoising: noise on the inputs in training, in RMS changes, with the clean future as the target.
+    steps: Count = 2000
+    """Number of gradient steps."""
+    sizes: Sizes = (256, 256)
+    """Layer sizes."""
+    batch_size: Count = 256
+    """States per step."""
+    learning_rate: Annotated[float, Meta(gt=0, le=1)] = 1e-3
+    """Learning rate at the first step; decays linearly to 0."""
     noise: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    """Noise on the inputs in training, in RMS changes; targets stay clean."""
 
-    delta_rms: Tensor = field(init=False, repr=False)  # (D,) RMS change of each feature, the unit of the output
+    delta_rms: Tensor = field(init=False, repr=False)
+    """(D,) RMS change of each feature, the unit of the network's output."""
 
     def build(self, scale: Scale, seed: int = 0) -> Self:
         """Make the network, with weights drawn from the seed."""
@@ -60,7 +66,7 @@ class Learned(Predictor):
         return states + delta
 
     def loss(self, states: Tensor, futures: Tensor) -> Tensor:
-        """Return the squared errors (N,) of the changes, each feature in its own unit."""
+        """Return the mean squared errors (N,) of the changes, in RMS changes."""
         error: Tensor = self.network(states) - (futures - states) / self.delta_rms
         return error.square().mean(dim=1)
 
@@ -70,9 +76,9 @@ class Learned(Predictor):
         now, future = self.scale(torch.tensor(np.stack([states, futures]), device=self.delta_rms.device))
         return now, future
 
-    def measure(self, dataset: DemoDataset, horizon: int) -> None:
-        """Take the units of changes from the data as well."""
-        super().measure(dataset, horizon)
+    def fit_scales(self, dataset: DemoDataset, horizon: int) -> None:
+        """Also measure the RMS change of each feature."""
+        super().fit_scales(dataset, horizon)
         self.trained_horizon = np.array(horizon)
         now, future = self.pairs(dataset)
         rms = (future - now).square().mean(dim=0).sqrt()
@@ -82,9 +88,9 @@ class Learned(Predictor):
     def learn(self, dataset: DemoDataset) -> None:
         """Train the network."""
         now, future = self.pairs(dataset)
-        varies = (future != now).any(dim=0)  # goals that stay where they are get no noise
+        varies = (future != now).any(dim=0)  # constant features, such as fixed goals, get no noise
         generator = torch.Generator().manual_seed(self.seed)
-        self.network.requires_grad_(True)  # also of a predictor that is fitted again
+        self.network.requires_grad_(True)  # an earlier fit may have frozen it
         optimizer = Adam(list(self.network.parameters()))
         for step in range(self.steps):
             rows = torch.randint(len(now), (self.batch_size,), generator=generator)
@@ -100,7 +106,7 @@ class Learned(Predictor):
         """Return the network's predictions in raw numbers."""
         if self.horizon != self.trained_horizon:
             raise ValueError(
-                f"this predictor looks {self.trained_horizon} steps ahead, not {self.horizon}: fit it again"
+                f"this predictor was trained for horizon {self.trained_horizon}, not {self.horizon}: fit it again"
             )
         rows = torch.tensor(states, device=self.delta_rms.device)
         futures: Array = self.scale.inverse(self(self.scale(rows))).cpu().numpy()

@@ -1,4 +1,4 @@
-"""The networks: an encoder that ends in batch norm, as the paper's does, a head from embeddings to actions, Adam."""
+"""Networks: the paper's encoder, which ends in batch norm, a head from embeddings to actions, scaling, and Adam."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 Array = NDArray[np.float32]
-HUGE_BOUND = 1e6  # a bound beyond this says nothing about where observations are
+HUGE_BOUND = 1e6  # larger bounds of a space do not describe the range of its observations
 
 
 def hidden_layers(input_size: int, sizes: Sequence[int]) -> list[nn.Module]:
@@ -26,9 +26,9 @@ def hidden_layers(input_size: int, sizes: Sequence[int]) -> list[nn.Module]:
 
 
 class Adam:
-    """Adam with torch's own formulas, in one fused pass where torch has that, which takes a sixth of the time.
+    """Adam by torch's functions, fused where torch supports that, which takes a sixth of the time.
 
-    It is not `torch.optim.Adam`, which imports a compiler when it is made: a second of every process that trains.
+    `torch.optim.Adam` would import a compiler, which takes a second in every training process.
     """
 
     settings: ClassVar[dict[str, Any]] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
@@ -36,16 +36,16 @@ class Adam:
     def __init__(self, parameters: Sequence[nn.Parameter], fused: bool | None = None) -> None:
         device = parameters[0].device if parameters else torch.device("cpu")
         self.parameters, self.fused = parameters, _can_fuse(device) if fused is None else fused
-        place = device if self.fused else "cpu"  # of the number of steps, as torch would have it
+        place = device if self.fused else "cpu"  # where torch expects the step count
         self.state: list[dict[str, Tensor]] = []
         for parameter in parameters:
-            parameter.grad = None  # a module of somebody else's may come with one
+            parameter.grad = None  # a user's module may come with a gradient
             moments = {name: torch.zeros_like(parameter, requires_grad=False) for name in ("exp_avg", "exp_avg_sq")}
             self.state.append({"step": torch.zeros((), dtype=torch.float32, device=place), **moments})
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
-        """Move the parameters along their gradients, and forget these."""
+        """Update the parameters by their gradients, and clear the gradients."""
         moved = [pair for pair in zip(self.parameters, self.state, strict=True) if pair[0].grad is not None]
         lists: dict[str, Any] = {"params": [parameter for parameter, _ in moved]}
         lists["grads"] = [parameter.grad for parameter, _ in moved]
@@ -59,7 +59,7 @@ class Adam:
 
 @cache
 def _can_fuse(device: torch.device) -> bool:
-    """Return whether torch has the fused pass on a device, by trying it."""
+    """Return whether torch supports fused Adam on a device, by trying it."""
     number = nn.Parameter(torch.zeros(1, device=device))
     optimizer = Adam([number], fused=True)
     number.grad = torch.zeros_like(number)
@@ -74,8 +74,8 @@ def _can_fuse(device: torch.device) -> bool:
 def recompute_batchnorm(encoder: nn.Module, batches: Callable[[], Iterable[Tensor]]) -> None:
     """Set the statistics of each batch norm to the mean and variance over all rows of its inputs.
 
-    Running averages lag behind weights that still change, which shows after a short training run. Batches may have any
-    size, as rows are pooled. Layers are set in order: the inputs of a later one depend on the earlier ones.
+    Running averages lag behind the weights, which matters after short training runs. Layers are set in order, as the
+    inputs of a later layer depend on the earlier ones.
     """
     encoder.eval()
     for norm in [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]:
@@ -96,16 +96,16 @@ def recompute_batchnorm(encoder: nn.Module, batches: Callable[[], Iterable[Tenso
 
 
 def check_rows(state: Any, shape: tuple[int, ...]) -> None:
-    """Refuse a state of `predict` that is neither None nor an array of this shape."""
+    """Raise ValueError unless a state of `predict` is None or an array of this shape."""
     if state is not None and np.shape(state) != shape:
         raise ValueError(
-            f"the state passed to predict is not that of {shape[0]} rows: pass what the last call with as many rows "
-            "returned, or None"
+            f"the state passed to predict has shape {np.shape(state)}, not {shape}: pass the state that the last call "
+            "with the same rows returned, or None"
         )
 
 
 class Remembering:
-    """A module with arrays that are saved besides its weights: the attributes named in `remembered`."""
+    """Base class of modules with arrays to save besides weights: the attributes named in `remembered`."""
 
     remembered: ClassVar[tuple[str, ...]] = ()
 
@@ -114,20 +114,19 @@ class Remembering:
         return {name: np.asarray(getattr(self, name)) for name in self.remembered if hasattr(self, name)}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take over the arrays that `remembered_arrays` returned."""
+        """Set the arrays that `remembered_arrays` returned."""
         for name in self.remembered:
             setattr(self, name, arrays[name])
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Make what is not saved from the arrays that are, and raise ValueError where they do not fit together."""
+        """Rebuild everything that depends on the arrays; inconsistent arrays raise ValueError."""
 
 
 class Encoder(nn.Sequential):
-    """Linear and ReLU layers of the given sizes, then batch norm unless told otherwise: (N, D) -> (N, sizes[-1]).
+    """MLP encoder: linear and ReLU layers of the given sizes, then batch norm; (N, D) -> (N, sizes[-1]).
 
-    Any module with an `output_size` that maps scaled states to embeddings can replace it: an agent takes one as
-    `encoder=`.
+    Any module that maps scaled states to embeddings and has an `output_size` can replace it, as an agent's `encoder=`.
     """
 
     def __init__(self, input_size: int, sizes: Sequence[int] = (512, 1024, 256), norm: bool = True) -> None:
@@ -139,7 +138,7 @@ class Encoder(nn.Sequential):
 
 
 class Head(nn.Sequential):
-    """Embedding (..., E) -> outputs (..., A), through ReLU layers of the given sizes and, if squashed, tanh."""
+    """MLP head: embeddings (..., E) -> outputs (..., A), with ReLU layers of the given sizes and optional tanh."""
 
     def __init__(self, input_size: int, output_size: int, sizes: Sequence[int] = (256,), squash: bool = True) -> None:
         layers = [*hidden_layers(input_size, sizes), nn.Linear((input_size, *sizes)[-1], output_size)]
@@ -147,9 +146,9 @@ class Head(nn.Sequential):
 
 
 class Scale(nn.Module):
-    """Maps the numbers of a Box to about [-reach, reach] by its bounds; if not enabled, it leaves them as they are.
+    """Scales the values of a Box to about [-reach, reach] by its bounds; if disabled, values do not change.
 
-    Where a bound is infinite or beyond a million, the mean and standard deviation of the data are used (see `fit`).
+    Features with a bound beyond a million are standardized by the data instead (see `fit`).
     With a reach beyond 1, one step of the agent covers a larger part of what a ReLU unit tells apart, and sharp turns
     are learned in fewer steps; flags stay within [-1, 1].
     """
@@ -169,7 +168,7 @@ class Scale(nn.Module):
         self.register_buffer("width", torch.tensor(width, dtype=torch.float32))
 
     def fit(self, values: NDArray[np.float32], flags: Sequence[int] = ()) -> None:
-        """Adapt to the data (M, ...): standardize what has no useful bounds, center constants, leave flags alone."""
+        """Fit to data (M, ...): standardize features without useful bounds, center constants, map flags to -1 and 1."""
         if not self.enabled:
             return
         center, width = self.center.numpy(force=True).copy(), self.width.numpy(force=True).copy()
@@ -177,16 +176,16 @@ class Scale(nn.Module):
         constant = (values == values[0]).all(axis=0)
         width[~self.bounded] = np.where(constant, 1.0, np.maximum(std, 1e-6))[~self.bounded]
         center[~self.bounded] = mean[~self.bounded]
-        center[constant] = values[0][constant]  # the coordinates of a fixed goal would only be a large bias
+        center[constant] = values[0][constant]  # otherwise coordinates of a fixed goal are a large bias
         if flags:
             center[list(flags)], width[list(flags)] = 0.5, 0.5
         self.center.copy_(torch.as_tensor(center))
         self.width.copy_(torch.as_tensor(width))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Scale raw numbers."""
+        """Scale raw values."""
         return (values - self.center) / self.width
 
     def inverse(self, scaled: Tensor) -> Tensor:
-        """Turn scaled numbers back into raw ones."""
+        """Return raw values from scaled ones."""
         return scaled * self.width + self.center

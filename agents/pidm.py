@@ -1,7 +1,7 @@
-"""PIDM: a predictor says where the demonstrator would be, an inverse dynamics model which action leads there.
+"""PIDM, the predictive inverse dynamics model: predict the demonstrator's future state and the action that leads there.
 
 s_{t+k} = predictor(s_t)          learned from demonstrations (equation 2), or looked up in them
-a_t     = idm(s_t, s_{t+k})       learned from pairs of states k steps apart and the action between (equation 3)
+a_t     = idm(s_t, s_{t+k})       inverse dynamics model (IDM), learned from states k steps apart (equation 3)
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pidm_nav.agents.networks import Array
 from pidm_nav.agents.parts import PIDMConfig, PredictiveAgent
 from pidm_nav.agents.registry import register
 
-# for images, the paper's settings for its 3D world
+# the paper's settings for images, from its 3D world
 FRAMES: dict[str, Any] = {**FRAME_NETWORKS, "horizons": (1, 6, 11, 16, 21, 26), "predictor": "time"}
 
 
 @register
 class PIDM(PredictiveAgent):
-    """The paper's agent: an inverse dynamics model of both states, and the nearest demonstrated state's future."""
+    """The paper's agent: `StateIDM` and the future of the nearest demonstrated state."""
 
     name: ClassVar[str] = "pidm"
     presets: ClassVar[Mapping[str, Preset]] = {
@@ -41,14 +41,14 @@ class PIDM(PredictiveAgent):
 
     @property
     def sampling(self) -> Sampling:
-        """Pairs of states, `horizons` steps apart."""
+        """Sampling of pairs of states, `horizons` steps apart."""
         return Sampling(horizons=self.config.horizons)
 
     def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
-        """Return the distance of the inverse dynamics model's actions to those in the data (equation 3)."""
+        """Return the inverse dynamics model's loss (equation 3) and, end to end, the predictor's (equation 2)."""
         now, future, horizon = batch.now_states, batch.future_states[:, 0], batch.horizon[:, 0]
         terms = {}
-        if isinstance(self.predictor, Learned) and self.learns_predictor:  # and the predictor's error (equation 2)
+        if isinstance(self.predictor, Learned) and self.learns_predictor:
             terms["predictor"] = batch.mean(self.predictor.loss(now, future), batch.is_demo)
             future = torch.where(batch.is_demo[:, None] > 0, self.predictor(now), future)
         context, goal = self.idm.augment(now, future, horizon, batch.is_demo, rng)
@@ -56,7 +56,7 @@ class PIDM(PredictiveAgent):
         return {"idm": batch.mean(self.actions.distance(actions, batch.action)), **terms}
 
     def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
-        """Predict the future states, then the actions that lead there; the memory is the predictor's."""
+        """Predict future states, then the actions that lead there; the memory is the predictor's."""
         futures, memory = self.predictor.predict(states, memory, episode_start)
         return self.inverse_dynamics(states, futures), memory
 
@@ -71,7 +71,7 @@ class PIDM(PredictiveAgent):
             return self.actions.decode(self.idm(now, future, self.config.horizons.index(horizon)))
 
     def outputs(self, states: Tensor) -> Tensor:
-        """Return the outputs of the inverse dynamics model for scaled states, with gradients through it alone."""
+        """Return the outputs of the inverse dynamics model for scaled states; gradients skip the predictor."""
         raw = self.scale.inverse(states).detach().cpu().numpy()
         future = self.scaled(self.predictor.predict(raw)[0])
         actions: Tensor = self.idm(states, future, self.config.horizons.index(self.horizon))
@@ -80,16 +80,16 @@ class PIDM(PredictiveAgent):
 
 @register
 class DeltaPIDM(PIDM):
-    """Our variant: an inverse dynamics model that sees the change of state, and a predictor that tracks or is learned.
+    """Our variant: `DeltaIDM`, which gets the change of state, and the predictor `follow` or `learned`.
 
-    With `follow` this is trajectory tracking: the agent is steered back to a demonstration that it stays close to.
+    With `follow` this is trajectory tracking: the agent is steered back to a nearby demonstration.
     """
 
     name: ClassVar[str] = "delta-pidm"
     presets: ClassVar[Mapping[str, Preset]] = {
         name: replace(preset, options=PIDMConfig(**{**vars(preset.options), "idm": "delta", "predictor": "auto"}))
         for name, preset in PIDM.presets.items()
-        if name != "pixels"  # changes cannot be measured while a CNN is trained
+        if name != "pixels"  # changes of state cannot be measured while a CNN is trained
     } | {
         "fast": Preset(
             PIDMConfig(idm="delta", predictor="auto", loss="l1", **SMALL),

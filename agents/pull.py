@@ -1,4 +1,4 @@
-"""Pull: a spring from any policy of a 2D task back to the demonstrations."""
+"""Pull: adds to any policy of a 2D task a spring toward the demonstrations."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pidm_nav.world2d.state import POSITION
 
 
 class Pull:
-    """A policy that adds `strength` times the way to the nearest demonstrated position to another policy's actions.
+    """Policy that adds `strength` times the way to the nearest demonstrated position to another policy's actions.
 
-    With a strength of 1, the added action alone would lead to that position in one step, without noise and walls. It is
-    what `pull` is to a predictor, for policies without one: take BC, add the pull, and see what is left of PIDM's lead.
+    With a strength of 1, the added action alone would reach that position in one step, without noise and walls. It is
+    the `pull` of a predictor for policies without a predictor: BC with a pull shows what is left of PIDM's lead.
     """
 
     def __init__(self, policy: Policy, demos: DemoDataset, strength: float = 1.0) -> None:
         task = TASKS.get(demos.task)
         if task is None or not task.has_2d_state or not demos.goal_flags or demos.env_kwargs.get("relative_goals"):
-            raise ValueError(f"a pull needs demonstrations of full 2D states, not those of {demos.task}: give others")
+            raise ValueError(f"a pull needs demonstrations with full 2D states, not those of {demos.task}: give others")
         self.policy, self.strength = policy, strength
         self.states = demos.transitions().state
         self.index = StateIndex(self.states, demos.goal_flags)
@@ -33,7 +33,7 @@ class Pull:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[NDArray[Any], Any]:
-        """Return the policy's actions, bent toward the demonstrations and clipped to [-1, 1]."""
+        """Return the policy's actions plus the pull, clipped to [-1, 1]."""
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         rows = np.atleast_2d(np.asarray(observation, dtype=np.float32))
         nearest = self.states[self.index.query(rows)[0][:, 0]]

@@ -1,6 +1,6 @@
-"""Recurrent agents: a GRU over the states so far stands in for the present state, for tasks that need a memory.
+"""Recurrent agents for tasks that need a memory: a GRU over past states replaces the current state.
 
-The paper notes that its comparison of BC and PIDM carries over to histories in place of states.
+The paper notes that its comparison of BC and PIDM also holds for histories instead of states.
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ Length = Annotated[int, Meta(ge=2, le=1000)]
 class RecurrentConfig(AgentConfig):
     """Settings of recurrent BC."""
 
-    sequence: Length = 32  # Consecutive steps that the GRU is trained on at once, from an empty memory.
-    memory_size: Size = 128  # Size of the GRU's memory.
+    sequence: Length = 32
+    """Length of training sequences, in steps, from an empty memory."""
+    memory_size: Size = 128
+    """Size of the GRU's memory."""
 
 
 @dataclass(frozen=True)
 class RecurrentPIDMConfig(PIDMConfig):
     """Settings of recurrent PIDM."""
 
-    idm: str = "recurrent"  # Inverse dynamics model, with its options: recurrent.
-    sequence: Length = 32  # Consecutive steps that the GRU is trained on at once, from an empty memory.
+    idm: str = "recurrent"
+    """Inverse dynamics model with its options: recurrent."""
+    sequence: Length = 32
+    """Length of training sequences, in steps, from an empty memory."""
 
 
 def step_gru(gru: nn.GRU, inputs: Tensor, memory: Array | None, begins: Starts) -> tuple[Tensor, Array]:
@@ -54,7 +58,7 @@ def step_gru(gru: nn.GRU, inputs: Tensor, memory: Array | None, begins: Starts) 
 
 @register
 class RecurrentBC(Agent):
-    """BC on the states so far: a_t = f(s_0, ..., s_t)."""
+    """BC on the history of states: a_t = f(s_0, ..., s_t)."""
 
     name: ClassVar[str] = "recurrent-bc"
     config_class: ClassVar[type[AgentConfig]] = RecurrentConfig
@@ -72,27 +76,28 @@ class RecurrentBC(Agent):
 
     @property
     def sampling(self) -> Sampling:
-        """Sequences of steps."""
+        """Sampling of sequences of steps."""
         return Sampling(length=self.config.sequence)
 
     def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
-        """Return the mean distance to the demonstrated actions along the sequences."""
+        """Return the mean loss of actions along the sequences."""
         outputs = self.head(self.gru(self.encoder(batch.now_states))[0])
         return {"bc": batch.mean(self.actions.distance(outputs, batch.action))}
 
     def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
         """Step the GRU."""
-        seen, memory = step_gru(self.gru, self.encoder(self.scaled(states)), memory, episode_start)
-        return self.actions.decode(self.head(seen)), memory
+        history, memory = step_gru(self.gru, self.encoder(self.scaled(states)), memory, episode_start)
+        return self.actions.decode(self.head(history)), memory
 
 
 @register
 @dataclass(eq=False)
 class RecurrentIDM(InverseDynamics):
-    """The head gets a GRU's memory of the states so far beside the embedding of the future."""
+    """Inverse dynamics model with a GRU: the head gets the GRU's memory of past states and the future's embedding."""
 
     name: ClassVar[str] = "recurrent"
-    memory_size: Size = 128  # Size of the GRU's memory.
+    memory_size: Size = 128
+    """Size of the GRU's memory."""
 
     def build(self, agent: Agent, num_horizons: int, encoder: nn.Module | None) -> None:
         """Make the encoder, the GRU and the head."""
@@ -110,13 +115,13 @@ class RecurrentIDM(InverseDynamics):
 
     def step(self, now: Tensor, future: Tensor, memory: Array | None, begins: Starts) -> tuple[Tensor, Array]:
         """Return outputs (N, A) for the next states (N, D) of N episodes, and their memories."""
-        seen, memory = step_gru(self.gru, self.encoder(now), memory, begins)
-        return self.head(torch.cat([seen, self.encoder(future)], dim=1)), memory
+        history, memory = step_gru(self.gru, self.encoder(now), memory, begins)
+        return self.head(torch.cat([history, self.encoder(future)], dim=1)), memory
 
 
 @register
 class RecurrentPIDM(PIDM):
-    """PIDM whose inverse dynamics model sees the states so far: a_t = idm(s_0, ..., s_t, predicted s_{t+k})."""
+    """PIDM with a history of states: a_t = idm(s_0, ..., s_t, predicted s_{t+k})."""
 
     name: ClassVar[str] = "recurrent-pidm"
     config_class: ClassVar[type[AgentConfig]] = RecurrentPIDMConfig
@@ -128,23 +133,23 @@ class RecurrentPIDM(PIDM):
     idm: RecurrentIDM
 
     def build(self, encoder: nn.Module | None) -> None:
-        """Make the parts, which must be those for sequences of one horizon."""
+        """Make the parts, and check that they are for sequences of one horizon."""
         super().build(encoder)
         if not isinstance(self.idm, RecurrentIDM) or self.learns_predictor or len(self.config.horizons) > 1:
-            raise ValueError("recurrent-pidm takes idm 'recurrent', one horizon and no end_to_end: change that")
+            raise ValueError("recurrent-pidm needs idm='recurrent', one horizon and end_to_end=False: change that")
 
     @property
     def sampling(self) -> Sampling:
-        """Sequences of steps, and the future of each."""
+        """Sampling of sequences of steps with their futures."""
         return Sampling(horizons=self.config.horizons, length=self.config.sequence)
 
     def loss(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
-        """Return the mean distance to the actions in the data along the sequences."""
+        """Return the mean loss of actions along the sequences."""
         outputs = self.idm(batch.now_states, batch.future_states[..., 0, :])
         return {"idm": batch.mean(self.actions.distance(outputs, batch.action))}
 
     def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
-        """Step the GRU, and ask for the action that leads to the predicted future."""
+        """Predict the future, step the GRU, and return the actions that lead to the future."""
         place, hidden = memory or (None, None)
         futures, place = self.predictor.predict(states, place, episode_start)
         outputs, hidden = self.idm.step(self.scaled(states), self.scaled(futures), hidden, episode_start)

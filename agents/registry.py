@@ -1,14 +1,14 @@
-"""Agents, predictors and inverse dynamics models by name.
+"""Registry of agents, predictors and inverse dynamics models by name.
 
     @register
     class Mixed(Nearest):
         name = "mixed"
         k: int = 3
 
-Then `train("pidm", demos, predictor="mixed(k=5)")`, the command line, sweeps and `load_agent` know it, as long as the
-file is loaded: by `import`, by `--plugin mine.py`, by the environment variable PIDM_NAV_PLUGINS, which worker processes
-inherit, or by an entry point of the group `pidm_nav.plugins` of an installed package. Files of agents never name code
-to import: they say which plugin they need, and you load it.
+Then `train("pidm", demos, predictor="mixed(k=5)")`, the command line, sweeps and `load_agent` accept the name, as long
+as the file is loaded: by `import`, by `--plugin mine.py`, by the environment variable PIDM_NAV_PLUGINS, which worker
+processes inherit, or by an entry point of the group `pidm_nav.plugins` of an installed package. Saved agents never
+import code: they only name the plugin that they need, and you load it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Part = TypeVar("Part", bound=type[Any])
 
 
 def register(part: Part) -> Part:
-    """Make a class known by its `name`; use it as a decorator."""
+    """Class decorator that registers an agent, predictor or inverse dynamics model by its `name`."""
     kind, name = getattr(part, "kind", None), part.__dict__.get("name")
     if kind not in KINDS:
-        raise ValueError(f"{part.__name__} is no agent, predictor or inverse dynamics model: derive it from one")
+        raise ValueError(f"{part.__name__} is not an agent, predictor or inverse dynamics model: derive it from one")
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
         inherited = getattr(part, "name", None)
-        hint = f" besides the '{inherited}' of its parent" if inherited else ""
-        raise ValueError(f"{part.__name__} has no name of its own{hint}: add a line such as name = 'my-{kind[:5]}'")
+        hint = f" besides the inherited '{inherited}'" if inherited else ""
+        raise ValueError(f"{part.__name__} has no name{hint}: add a line such as name = 'my-{kind[:5]}'")
     before = KINDS[kind].get(name)
     if before is not None and (before.__module__, before.__qualname__) != (part.__module__, part.__qualname__):
-        raise ValueError(f"the {kind} '{name}' of {part.__module__} is already that of {before.__module__}: rename it")
+        raise ValueError(f"{before.__module__} already registers the {kind} '{name}': rename that of {part.__module__}")
     KINDS[kind][name] = part
     if kind == "agent" and (part.title or part.color) and name not in AGENT_STYLES:
         spare = agent_style(name)
@@ -57,31 +57,31 @@ def register(part: Part) -> Part:
 
 
 def find_part(kind: str, name: str | type[Any], plugin: str = "") -> type[Any]:
-    """Return the class of a name, or register and return a given class; `plugin` is what a file says it needs."""
+    """Return the class registered under a name, or register a given class; `plugin` is named in the error."""
     if isinstance(name, type):
         if KINDS[kind].get(getattr(name, "name", "")) is not name:
             register(name)
         if name.kind != kind:
-            raise ValueError(f"{name.__name__} is no {kind}: give a class that is")
+            raise ValueError(f"{name.__name__} is not a class of the kind {kind}: give such a class")
         return name
     known = KINDS[kind]
     if not isinstance(name, str):
-        raise ValueError(f"{name!r} stands where the {kind}'s name should: give one such as {next(iter(known))}")
+        raise ValueError(f"{name!r} is not a text: give the {kind}'s name, such as {next(iter(known))}")
     if name not in known:
         hint = suggestion(name, known, f"choose one of {', '.join(known)}")
         if plugin:
-            hint = f"it was made with the plugin '{plugin}': load that first with load_plugin"
-        raise ValueError(f"no {kind} is called '{name}': {hint}")
+            hint = f"load the plugin '{plugin}' first with load_plugin"
+        raise ValueError(f"there is no {kind} '{name}': {hint}")
     return known[name]
 
 
 def describe(part: Any) -> str:
-    """Return a part as text that `make_part` reads: its name, and options that differ from the defaults."""
+    """Return the text from which `make_part` makes a part: its name, and options that differ from the defaults."""
     if isinstance(part, str):
         return part
     kind: Any = part if isinstance(part, type) else type(part)
     if getattr(kind, "kind", None) not in KINDS:
-        raise ValueError(f"{part!r} is no predictor or inverse dynamics model: give one, or its name")
+        raise ValueError(f"{part!r} is not a predictor or inverse dynamics model: give one, or its name")
     find_part(kind.kind, kind)
     options = [] if isinstance(part, type) else [field for field in fields(part) if field.init]
     values = {field.name: getattr(part, field.name) for field in options}
@@ -90,7 +90,7 @@ def describe(part: Any) -> str:
     return f"{kind.name}({', '.join(changed)})" if changed else str(kind.name)
 
 
-def make_part(kind: str, text: str, plugin: str = "") -> Any:
+def make_part(kind: str, text: str) -> Any:
     """Return a predictor or inverse dynamics model from a text such as `nearest` or `neighbors(k=3, pull=0.5)`."""
     try:
         label, bracket, rest = text.partition("(")
@@ -102,7 +102,7 @@ def make_part(kind: str, text: str, plugin: str = "") -> Any:
         options = {str(each.arg): ast.literal_eval(ast.unparse(each.value)) for each in given}
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"'{text[:80]}' cannot be read: write a name, or name(option=value, ...)") from None
-    part = find_part(kind, label.strip(), plugin)
+    part = find_part(kind, label.strip())
     kinds = get_type_hints(part, include_extras=True)
     known = {field.name: kinds[field.name] for field in fields(part) if field.init} if is_dataclass(part) else {}
     for option, value in options.items():
@@ -117,36 +117,30 @@ def make_part(kind: str, text: str, plugin: str = "") -> Any:
 
 
 def signatures(kind: str) -> str:
-    """Return the names and options of all parts of a kind in one line, for help texts."""
-    lines = []
+    """Return the names and options of all parts of a kind, for help texts."""
+    texts = []
     for name, part in KINDS[kind].items():
-        options = (
-            [f"{field.name}={_default(field)}" for field in fields(part) if field.init] if is_dataclass(part) else []
-        )
-        lines.append(f"{name}({', '.join(options)})" if options else name)
-    return ", ".join(lines)
+        init = [field for field in fields(part) if field.init] if is_dataclass(part) else []
+        options = ", ".join(f"{field.name}={_default(field)}" for field in init)
+        texts.append(f"{name}({options})" if options else name)
+    return ", ".join(texts)
 
 
 def _default(field: Any) -> Any:
-    return (
-        field.default_factory() if field.default is MISSING and field.default_factory is not MISSING else field.default
-    )
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def plugin_of(part: type[Any]) -> str:
-    """Return which plugin a class comes from, as a person would name it, or nothing if it comes with this package."""
+    """Return the plugin that a class comes from, by file or module name, or nothing for classes of this package."""
     if _is_ours(part):
         return ""
-    source = (
-        inspect.getsourcefile(part)
-        if part.__module__ != "__main__"
-        else getattr(sys.modules["__main__"], "__file__", "")
-    )
+    in_script = part.__module__ == "__main__"
+    source = getattr(sys.modules["__main__"], "__file__", "") if in_script else inspect.getsourcefile(part)
     return Path(source).name if source else part.__module__
 
 
 def foreign_parts() -> tuple[type[Any], ...]:
-    """Return all registered classes that do not come with this package, which worker processes must get to know."""
+    """Return all registered classes from outside this package, which worker processes must register too."""
     parts = [part for known in KINDS.values() for part in known.values()]
     return tuple(part for part in parts if not _is_ours(part))
 
@@ -156,7 +150,7 @@ def _is_ours(part: type[Any]) -> bool:
 
 
 def source_hash(*parts: type[Any]) -> str:
-    """Return a hash of the source code of classes or functions that do not come with this package."""
+    """Return a hash of the source code of classes or functions from outside this package."""
     digest = hashlib.sha256()
     for part in parts:
         for base in inspect.getmro(part) if isinstance(part, type) else (part,):

@@ -1,4 +1,4 @@
-"""Nearest training states by KD-trees, and the agent that repeats the action of the nearest one."""
+"""StateIndex, which finds nearest states with KD-trees, and the agent that repeats the nearest state's action."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ Distance = Literal["l2", "l1"]
 
 
 class StateIndex:
-    """Finds the nearest of M raw states among those with as many goals reached, with one KD-tree per number.
+    """Finds the nearest of M raw states with the same number of goals reached, with one KD-tree per number.
 
-    Distances are over the features that vary among the stored states, the flags aside: in a task with fixed goals
-    these are x and y, as the coordinates of a goal add the same to every distance and only cost time; goals that are
-    drawn in each episode vary, so they count. If no stored state has as many goals reached, the closest number for
-    which there are states is taken. Without flags there is one tree.
+    Distances are over the features that vary among the stored states, without the flags. In a task with fixed goals
+    these are x and y: fixed coordinates add nothing to a comparison and cost time. Goals that are drawn in each episode
+    vary, so they count. If no stored state has the same number of goals reached, the closest number is used. Without
+    flags there is one tree.
 
     Args:
-        flags: columns that say whether a goal is reached.
-        scale: tells the unit of each feature where there are no flags; with them, numbers are compared as they are
-            (pixels are alike in x and y).
+        flags: columns of the flags of reached goals.
+        scale: scale of each feature, used without flags only; with flags, states are in pixels and need no scaling.
     """
 
     def __init__(
         self, states: Array, flags: ArrayLike = (), scale: Scale | None = None, distance: Distance = "l2"
     ) -> None:
         if distance not in ("l2", "l1"):
-            raise ValueError(f"distance '{distance}' is not known: choose l2 or l1")
+            raise ValueError(f"there is no distance '{distance}': choose l2 or l1")
         if len(states) == 0:
-            raise ValueError("there are no states among which to find the nearest")
+            raise ValueError("there are no states to search: give at least one")
         self.flags = np.asarray(flags, dtype=np.int64)
         self.order = 2 if distance == "l2" else 1
         varying = (states != states[0]).any(axis=0)
@@ -54,19 +53,19 @@ class StateIndex:
         self.trees = [cKDTree(points[members]) for members in self.members]
 
     def measured(self, states: Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the numbers of goals reached (N,), and the features (N, F) that distances are measured in."""
+        """Return the numbers of goals reached (N,), and the scaled features (N, F) for distances."""
         points = states[:, self.features].astype(np.float64) / self.width[self.features]
         return (states[:, self.flags] > 0.5).sum(axis=1), points
 
     def query(self, states: Array, k: int = 1) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the indices (N, k) of the nearest stored states, the nearest first, and their distances.
 
-        Where fewer than k stored states can be compared, the distances of the others are infinite.
+        With fewer than k comparable states, the remaining distances are infinite.
         """
         if states.shape[1] != len(self.width):
-            raise ValueError(f"states of {states.shape[1]} numbers are unlike the remembered ones of {len(self.width)}")
+            raise ValueError(f"states have {states.shape[1]} features, and the stored ones have {len(self.width)}")
         reached, points = self.measured(states)
-        # the group with the closest number of goals; of two that are equally close, argmin takes the smaller number
+        # the group with the closest number of goals; argmin breaks ties in favor of the smaller number
         group = np.abs(reached[:, None] - self.groups).argmin(axis=1)
         nearest, distances = np.zeros((len(states), k), dtype=np.int64), np.empty((len(states), k))
         for index in np.unique(group):
@@ -78,7 +77,7 @@ class StateIndex:
 
 @register
 class RetrievalBC(Agent):
-    """The paper's retrieval baseline: the action demonstrated in the nearest training state; nothing is trained."""
+    """The paper's retrieval baseline: the action of the nearest demonstrated state, without training."""
 
     name: ClassVar[str] = "retrieval-bc"
     trainable: ClassVar[bool] = False
@@ -89,14 +88,14 @@ class RetrievalBC(Agent):
     }
 
     def build(self, encoder: nn.Module | None) -> None:
-        """Start with an empty memory of states and actions; there are no networks."""
+        """Start without stored states; there are no networks."""
         self.index: StateIndex | None = None
 
     def prepare(self, data: TrainingData) -> None:
-        """Remember every demonstrated state and its action."""
+        """Store every demonstrated state and its action."""
         if self.observations.encoder_trainable:
             raise ValueError(
-                f"retrieval-bc trains nothing, not even a CNN: take frames='random', not '{self.config.frames}'"
+                f"retrieval-bc cannot train the encoder frames='{self.config.frames}': choose frames='random'"
             )
         super().prepare(data)
         dataset = self.observations.embedded(data.demos)
@@ -105,13 +104,13 @@ class RetrievalBC(Agent):
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Build the trees that find the nearest states."""
+        """Build the index of states."""
         if len(self.demo_actions) != len(self.states):
-            raise ValueError(f"{len(self.states)} remembered states do not go with {len(self.demo_actions)} actions")
+            raise ValueError(f"there are {len(self.states)} states and {len(self.demo_actions)} actions")
         self.index = StateIndex(self.states, self.flags, self.scale)
 
     def act(self, states: Array, memory: Any, episode_start: Starts) -> tuple[Array, Any]:
         """Return the actions of the nearest states."""
         if self.index is None:
-            raise ValueError("this agent has no memory yet: train it on demonstrations first")
+            raise ValueError("this agent stores no states yet: train it on demonstrations first")
         return self.demo_actions[self.index.query(states)[0][:, 0]], memory

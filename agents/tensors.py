@@ -1,4 +1,4 @@
-"""Tensors on disk: a safetensors file with a note, and a checksum over all of it."""
+"""Safetensors files with a note and a checksum."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> N
 
 
 def load_tensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], str]:
-    """Read tensors and their note; the error for a file that was changed or cut short ends in the remedy."""
+    """Read tensors and their note; the error for a damaged file ends with the remedy."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             found = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        whole = found["sha256"] == _checksum(tensors, found["note"])
+        intact = found["sha256"] == _checksum(tensors, found["note"])
     except (safetensors.SafetensorError, KeyError):
-        whole = False
-    if not whole:
-        raise ValueError(f"'{path}' is damaged, or from a version that wrote no checksum: {remedy}")
+        intact = False
+    if not intact:
+        raise ValueError(f"'{path}' is damaged, or of an earlier version without checksum: {remedy}")
     return tensors, found["note"]
 
 

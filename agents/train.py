@@ -1,4 +1,4 @@
-"""train(): an agent from demonstrations, with settings by preset, a log, checkpoints, and resuming after a kill."""
+"""train(): train an agent on demonstrations, with presets, a log, checkpoints, and resuming after a kill."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from pidm_nav.tasks import find_task
 
 FRAME_PRESETS = ("pixels", "frozen")
 STATE_FILE, CHECKPOINTS = "training.safetensors", "checkpoints"
-UNFINISHED = "unfinished"  # folder of a run that will replace the agent above it
-EVALUATIONS = 5  # rollouts in a run whose agent is scored on the way; the last ones are at the end
+UNFINISHED = "unfinished"  # subfolder for a run that will replace the agent in the folder
+EVALUATIONS = 5  # number of evaluations during training; the last is at the end
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 OnCheckpoint = Callable[[int, Agent], None]
 Score = Callable[[Agent], dict[str, float]]
@@ -55,34 +55,32 @@ def choose_preset(
     encoder: nn.Module | None = None,
     **settings: Any,
 ) -> Preset:
-    """Return the settings to train an agent with: those of a preset, with single settings changed by name.
+    """Return the settings of a preset, with the given settings changed.
 
-    The preset defaults to fast or, where observations are images, to pixels if there is an encoder of images to train
-    and to frozen if not.
+    Default of the preset: `fast`. For images: `pixels` if their encoder is trained, `frozen` otherwise.
     """
     images = dataset[0].observations.ndim == 4
     kind = find_part("agent", agent)
     if name is None and images:
-        usual = "pixels" if "pixels" in kind.presets else "frozen"
-        frames = settings.get("frames", kind.preset(usual).options.frames)
-        name = "pixels" if is_trained(frames, encoder) else "frozen"
+        default = kind.preset("pixels" if "pixels" in kind.presets else "frozen")
+        name = "pixels" if is_trained(settings.get("frames", default.options.frames), encoder) else "frozen"
     preset: Preset = kind.preset(name or "fast", dataset.task)
     if (name in FRAME_PRESETS) != images:
-        have = "images" if images else "no images"
+        observed = "images" if images else "states"
         fitting = " or ".join(each for each in kind.presets if (each in FRAME_PRESETS) == images)
-        raise ValueError(f"preset '{name}' is not for demonstrations that have {have}: choose {fitting}")
+        raise ValueError(f"the preset '{name}' is not for demonstrations with {observed}: choose {fitting}")
     return preset.changed(**settings)
 
 
 def dataset_spaces(dataset: DemoDataset) -> Spaces:
-    """Return the observation and action space of the environment that the demonstrations come from."""
+    """Return the observation and action space of the demonstrations' environment."""
     try:
         env = find_task(dataset.task).make(**dataset.env_kwargs)
     except (ValueError, ModuleNotFoundError, gym.error.Error) as error:
         raise ValueError(
-            f"the environment of these demonstrations, made by {dataset.source.get('made_by', 'somebody')}, cannot be "
-            f"made ({error}): register it and name it with dataclasses.replace(demos, task=its_id), or "
-            "give its spaces as env_spaces=(observation_space, action_space)"
+            f"the environment of these demonstrations by {dataset.source.get('made_by', 'unknown')} cannot be made "
+            f"({error}): register it and name it with dataclasses.replace(demos, task=its_id), or give "
+            "env_spaces=(observation_space, action_space)"
         ) from error
     env.close()
     return env.observation_space, env.action_space
@@ -110,29 +108,28 @@ def train(
     """Train an agent on demonstrations and return it, ready to act.
 
     Args:
-        agent: a name in `AGENTS`, or a class derived from `Agent`.
-        dataset: expert demonstrations of one task, or what `load_demos` takes, such as `maze/human-like`.
-        preset: the name of one of the agent's presets, or all settings; see `choose_preset` for the default.
-        out: folder for the agent, its checkpoints and its losses; a run that was killed there is resumed.
-        predictor_data: more demonstrations of the task for PIDM's predictor, which does not use their actions.
-        idm_data: more episodes for PIDM's inverse dynamics model, of any quality or task with equal shapes, such as
-            `play(task)`; needed where the demonstrations have no actions.
-        failed: what to do with demonstrations that are known to fail: drop them (the default of PIDMs), trim them after
-            the last goal that they reach (the default of other agents), or keep them whole. All are kept if none
-            succeeds. It does not concern `idm_data`.
-        encoder: an encoder of states or, where observations are images, of images to use instead of the package's.
-        env_spaces: observation and action space, where the environment of the dataset's task cannot be made.
-        overwrite: replace an agent that `out` holds already.
+        agent: name in `AGENTS`, or a class derived from `Agent`.
+        dataset: demonstrations of one task, or an argument of `load_demos` such as `maze/human-like`.
+        preset: name of one of the agent's presets, or all settings; see `choose_preset` for the default.
+        out: folder for the agent, its checkpoints and its log; an unfinished run in it is resumed.
+        predictor_data: more demonstrations of the task for PIDM's predictor, used without actions.
+        idm_data: more episodes for PIDM's inverse dynamics model, of any quality and of any task with equal shapes,
+            such as `collect_random_play(task)`; needed if the demonstrations have no actions.
+        failed: treatment of demonstrations that are known to fail: `drop` (default of PIDM and its variants), `trim`
+            after the last reached goal (default of other agents), or `keep`. All are kept if none succeeds. `idm_data`
+            are always kept.
+        encoder: encoder of states, or of images if observations are images, instead of the package's.
+        env_spaces: observation and action space, if the environment of the dataset's task cannot be made.
+        overwrite: replace an agent in `out`.
         progress: show a progress bar, in a terminal or a notebook.
-        device: where to train: cpu, cuda, cuda:1, mps, or auto for a GPU where there is one. It is no setting: weights
-            and batches are drawn alike on all devices, so results differ by rounding only, and a run that was killed on
-            one device may be resumed on another.
-        eval_episodes: number of rollouts in each of five evaluations during training, whose mean score is logged with
-            the loss; they do not change the agent.
+        device: cpu, cuda, cuda:1, mps, or auto (a GPU if there is one). Weights and batches are drawn alike on all
+            devices, so results differ by rounding only, and a run can be resumed on another device.
+        eval_episodes: number of rollouts in each of five evaluations during training. Their mean score is logged; they
+            do not affect training.
         on_checkpoint: called with the step and a copy of the agent, ready to act, at each checkpoint and at the end.
-        on_log: called with each entry of the log: a dict of the step, loss and its terms, learning rate and score.
-        settings: settings of the agent (as in `PIDMConfig`) and of the training (as in `TrainConfig`) that shall differ
-            from the preset, e.g. `steps=500, horizons=(1, 6), predictor=Neighbors(k=5)`.
+        on_log: called with each log entry: a dict of step, loss and its terms, learning rate and score.
+        settings: settings of the agent (as in `PIDMConfig`) and of training (as in `TrainConfig`) that differ from the
+            preset, e.g. `steps=500, horizons=(1, 6), predictor=Neighbors(k=5)`.
     """
     kind: type[Agent] = find_part("agent", agent)
     dataset = load_demos(dataset)
@@ -179,7 +176,7 @@ def _run(
     score: Score | None,
     on_log: OnLog | None,
 ) -> None:
-    """Take all gradient steps that are left, and make the agent ready to act."""
+    """Take all remaining gradient steps, and make the agent ready to act."""
     config, agent = run.config, run.agent
     state_file, identity = None if folder is None else folder / STATE_FILE, _identity(run)
     if state_file is not None and state_file.exists():
@@ -189,8 +186,8 @@ def _run(
             raise ValueError(f"{folder} holds {other}: choose another folder or delete {STATE_FILE}")
         run.resume(tensors)
         if progress:
-            say(f"the run in {folder} was stopped: it resumes at step {run.steps:,} of {config.steps:,}")
-    scored = {config.steps * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)} if score else ()
+            say(f"resuming the run in {folder} at step {run.steps:,} of {config.steps:,}")
+    scored = {config.steps * number // EVALUATIONS for number in range(1, EVALUATIONS + 1)} if score else ()
     with journal(folder, agent.name, config.steps, run.steps, progress, on_log) as log:
         for batch in run.batches():
             terms = agent.loss(batch, run.rng)
@@ -201,8 +198,7 @@ def _run(
                 if len(terms) > 1:
                     entry |= {f"loss_{name}": term.item() for name, term in terms.items()}
                 if not math.isfinite(entry["loss"]):
-                    lost = f"the loss is {entry['loss']} after {done} steps"
-                    raise ValueError(f"{lost}: choose a smaller learning_rate")
+                    raise ValueError(f"the loss is {loss.item()} after {done} steps: choose a smaller learning_rate")
                 if score and done in scored:
                     entry |= score(run.ready_copy())
                 log(done, entry)
@@ -218,9 +214,9 @@ def _run(
 
 
 def _identity(run: Fit) -> str:
-    """Return a hash of what a training run depends on: code, settings, frozen encoder and all data."""
+    """Return a hash of everything that a training run depends on: code, settings, frozen encoder and data."""
     agent = run.agent
-    encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings only name it
+    encoder = agent.vision.fitted_to.tolist() if isinstance(agent.vision, Frozen) else None  # settings have its name
     sets: Sequence[Sequence[DemoDataset]] = ([run.data.demos], run.data.predictor, run.data.idm)
     code = source_hash(*(type(module) for module in agent.modules()))
     parts = [agent.name, asdict(agent.config), asdict(run.config), encoder, code]
@@ -235,25 +231,25 @@ def _check_settings(
     predictor_data: DemoDataset | None,
     idm_data: DemoDataset | None,
 ) -> None:
-    """Refuse settings and data that this agent cannot use."""
+    """Raise ValueError for settings and data that this agent cannot use."""
     own = {name: getattr(preset.options, name) for name in ("frames", "frame_size", "history")}
     if dataset[0].observations.ndim != 4 and own != {name: getattr(AgentConfig, name) for name in own}:
-        raise ValueError(f"the settings {', '.join(own)} are for images, which these demonstrations do not have")
+        raise ValueError(f"the settings {', '.join(own)} are for images, and these are states: leave them out")
     for name, more in {"predictor_data": predictor_data, "idm_data": idm_data}.items():
         if more is not None and name not in kind.uses:
-            raise ValueError(f"{kind.name} has no part that learns from {name}: leave it out, or train pidm")
+            raise ValueError(f"{kind.name} does not use {name}: leave it out, or train pidm")
     if idm_data is not None and not idm_data.action_dim:
-        raise ValueError("idm_data has no actions, which an inverse dynamics model learns: give data with actions")
+        raise ValueError("idm_data has no actions: give data with actions for the inverse dynamics model")
     if not dataset.action_dim and idm_data is None:
         given = "give" if "idm_data" in kind.uses else "train pidm, and give"
         raise ValueError(
-            f"{kind.name} learns which actions to take, and these demonstrations have none: {given} it other data for "
-            "its inverse dynamics model, such as random play, as idm_data"
+            f"these demonstrations have no actions for {kind.name} to learn: {given} other data for the inverse "
+            "dynamics model, such as random play, as idm_data"
         )
 
 
 def _scorer(dataset: DemoDataset, episodes: int) -> Score:
-    """Return the function that gives an agent's mean score in a few rollouts of the demonstrations' task, by name."""
+    """Return a function that evaluates an agent in the demonstrations' task and returns its mean score by name."""
     task, arguments = find_task(dataset.task), dataset.env_kwargs
 
     def score(agent: Agent) -> dict[str, float]:
@@ -264,14 +260,14 @@ def _scorer(dataset: DemoDataset, episodes: int) -> Score:
 
 
 def _check_fits(dataset: DemoDataset, agent: Agent) -> None:
-    """Refuse demonstrations of other shapes than the agent's; they may lack actions."""
-    actions = agent.action_space.shape or (1,)  # a choice is recorded as one number
+    """Raise ValueError unless the demonstrations have the agent's shapes; they may lack actions."""
+    actions = agent.action_space.shape or (1,)  # a discrete action is recorded as one number
     for name, wanted in {"observations": agent.observation_space.shape, "actions": actions}.items():
         shape = getattr(dataset[0], name).shape[1:]
         if shape != wanted and (name == "observations" or dataset.action_dim):
             raise ValueError(
-                f"demonstrations of {dataset.task} have {name} of shape {shape}, the agent's have {wanted}: "
-                "they cannot train it"
+                f"demonstrations of {dataset.task} have {name} of shape {shape}, and the agent's have {wanted}: "
+                "give others"
             )
     space = agent.action_space
     if isinstance(space, spaces.Box) and dataset.action_dim:
@@ -280,15 +276,15 @@ def _check_fits(dataset: DemoDataset, agent: Agent) -> None:
         if outside.any():
             largest = max(made[outside].tolist(), key=abs)
             warnings.warn(
-                f"{outside.any(axis=1).sum():,} of {len(made):,} actions of {dataset.task} are outside their bounds, "
-                f"the largest with {largest:g}: they are clipped, so rescale them if they are in another unit",
+                f"{outside.any(axis=1).sum():,} of {len(made):,} actions of {dataset.task} are out of bounds, up to "
+                f"{largest:g}, and are clipped: rescale them if they are in another unit",
                 stacklevel=3,
             )
 
 
 @contextmanager
 def _output_dir(out: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield the folder to train in, which is not `out` itself while that holds an agent that is to be replaced."""
+    """Yield the folder to train in: `out`, or a subfolder while `out` holds an agent that is to be replaced."""
     writable_folder(out)
     try:
         with only_writer(out / STATE_FILE, "wait until it has ended, or choose another folder"):
@@ -306,16 +302,16 @@ def _output_dir(out: Path, overwrite: bool) -> Iterator[Path]:
                 shutil.rmtree(folder)
     except ValueError:
         with suppress(OSError):
-            out.rmdir()  # a refused run leaves no empty folder
+            out.rmdir()  # if it is empty
         raise
     except OSError as error:
-        if error.filename is not None or error.errno is None:  # it says itself what cannot be written
+        if error.filename is not None or error.errno is None:  # its message names the file
             raise
         raise OSError(f"cannot write to '{out}' ({error.strerror}): make room and start again") from None
 
 
 def _describe(data: TrainingData, preset: Preset) -> dict[str, Any]:
-    """Return what a saved agent says about its origin, as plain JSON values."""
+    """Return the description of a saved agent's origin, as plain JSON values."""
     demos = data.demos
     description = {"task": demos.task, "env_kwargs": demos.env_kwargs, "training": asdict(preset.training)}
     for name, sets in {"data": [demos], "predictor_data": data.predictor, "idm_data": data.idm}.items():

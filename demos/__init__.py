@@ -1,4 +1,4 @@
-"""Demonstrations: the dataset, its formats, the experts that make them and the recorder."""
+"""Demonstrations: dataset, file formats, experts and recorder."""
 
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset, Summary, Transitions
@@ -6,7 +6,7 @@ from pidm_nav.demos.edit import edit_demos
 from pidm_nav.demos.experts import make_expert
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
-from pidm_nav.demos.experts.play import Play, play
+from pidm_nav.demos.experts.random_play import RandomPlay, collect_random_play
 from pidm_nav.demos.formats import from_minari, load_demos, save_demos, to_minari
 from pidm_nav.rollouts.episode import Episode
 
@@ -15,15 +15,15 @@ __all__ = [
     "DemoDataset",
     "Episode",
     "HumanLikePlayer",
-    "Play",
+    "RandomPlay",
     "Summary",
     "Transitions",
     "collect",
+    "collect_random_play",
     "edit_demos",
     "from_minari",
     "load_demos",
     "make_expert",
-    "play",
     "save_demos",
     "to_minari",
 ]

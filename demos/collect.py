@@ -1,4 +1,4 @@
-"""Demonstrations made by a policy, in any task."""
+"""collect(): demonstrations of any policy in any task."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def collect(
     """Collect episodes of a policy; episode i begins with `reset(seed=seed + i)`.
 
     Args:
-        policy: anything with `predict`; experts are given state vectors whatever is observed.
-        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
-        episodes: the number of episodes.
-        seed: the seed of the first episode.
-        made_by: who made them; defaults to the policy's name for itself, or to the name of its class.
-        max_steps: the step limit; defaults to the task's.
-        progress: called with the number of episodes that ended, whenever some did.
-        env_kwargs: the environment's arguments, which are kept with the dataset.
+        policy: a policy with `predict`; experts get state vectors whatever is observed.
+        task: name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
+        episodes: number of episodes.
+        seed: seed of the first episode.
+        made_by: demonstrator. Default: the expert's name, or the policy's class.
+        max_steps: step limit. Default: the task's.
+        progress: called with the number of episodes that have just ended.
+        env_kwargs: arguments of the environment, kept with the dataset.
     """
     task = find_task(task)
     seeds = episode_seeds(episodes, seed)
     with closing(task.make_vec(task.rows_for(episodes), max_steps, **env_kwargs)) as env:
         made = rollout(policy, env, seeds, progress=progress)
     layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
-    if layout is not None:  # keep the map itself: its file may be gone tomorrow
+    if layout is not None:  # keep the map itself, as its file may change
         others = {key: value for key, value in env_kwargs.items() if key != "goal_order"}
         env_kwargs = {**others, "layout": layout.text, "room_size": list(layout.room_size)}
     settings = dict(getattr(policy, "settings", {}))

@@ -1,17 +1,17 @@
-"""Demonstrations in memory: the one type that recording, planning, training and analysis share.
+"""DemoDataset: demonstrations in memory, for recording, training and analysis.
 
-An episode of T steps has one more observation than actions, and a training triple looks `horizon` = k steps
-ahead within the same episode, never beyond its last observation:
+An episode of T steps has T+1 observations. The future of a training triple is `horizon` = k steps ahead in the same
+episode, at most its last observation:
 
     step t         0    1    2   ...  T-2    T-1    T
-    observations  s_0  s_1  s_2  ... s_T-2  s_T-1  s_T     T+1: s_T is what the last action led to
+    observations  s_0  s_1  s_2  ... s_T-2  s_T-1  s_T     T+1: the last action leads to s_T
     actions       a_0  a_1  a_2  ... a_T-2  a_T-1          T: a_t is taken in s_t and leads to s_t+1
-    rewards       r_0  r_1  r_2  ... r_T-2  r_T-1          T: r_t is paid for arriving in s_t+1
+    rewards       r_0  r_1  r_2  ... r_T-2  r_T-1          T: r_t is the reward for reaching s_t+1
 
     transitions(horizon=2)
     state         s_0  s_1  s_2  ... s_T-2  s_T-1
     action        a_0  a_1  a_2  ... a_T-2  a_T-1
-    future        s_2  s_3  s_4  ... s_T    s_T            s_min(t+k, T): the end repeats, nothing is dropped
+    future        s_2  s_3  s_4  ... s_T    s_T            s_min(t+k, T): the last observation repeats
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
 
 SHOWN = 50  # episodes in the picture that notebooks show
+# thresholds that delta-PIDM and analyses share
+MIN_CHANGE_RATE = 0.02  # a feature that changes in a smaller fraction of steps, such as a goal flag, is ignored
+MIN_LINEAR_R2 = 0.4  # of actions on changes of state; below it, changes alone do not determine actions
 
 
 class Transitions(NamedTuple):
@@ -57,7 +60,7 @@ class Summary:
     min_length: int
     mean_length: float
     max_length: int
-    success: float | None  # fraction of episodes; None if the environment does not say what a success is
+    success: float | None  # fraction of episodes; None if the environment does not report success
 
     def _repr_html_(self) -> str:
         names = ("task", "episodes", "steps", "shortest", "mean length", "longest", "success")
@@ -68,37 +71,41 @@ class Summary:
 
 
 class Source(msgspec.Struct):
-    """What the package itself reads in a dataset's `source`; anything else may stand there too."""
+    """Schema of the entries of a dataset's `source` that the package reads; other entries are kept."""
 
     made_by: str = "unknown"
     env_kwargs: dict[str, Any] = {}
     parts: list[Source] = []
 
     def __post_init__(self) -> None:
-        if "\n" not in str(self.env_kwargs.get("layout", "\n")):  # no file may name another one to be read
-            raise ValueError("env_kwargs name the file of a map: the map's text is needed")
+        if "\n" not in str(self.env_kwargs.get("layout", "\n")):  # a dataset must never make us read another file
+            raise ValueError("env_kwargs name the file of a map: give the map's text")
 
 
 @dataclass(frozen=True, eq=False)
 class DemoDataset(Plottable):
-    """Immutable episodes of one task, and how they were made."""
+    """Immutable dataset of episodes of one task, with their origin."""
 
-    task: str  # a task's name, "custom" for a map of one's own, or the id of any other environment
+    task: str
+    """Name of the task, "custom" for your own map, or a Gymnasium id."""
     episodes: tuple[Episode, ...]
-    source: Mapping[str, Any] = field(default_factory=dict)  # JSON-plain: made_by, env_kwargs, version...
-    name: str = ""  # what they were loaded from, such as maze/human-like or my_demos.npz; no file keeps it
+    """The episodes."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """Origin as plain JSON values: made_by, env_kwargs, version and more."""
+    name: str = ""
+    """Name of the file or dataset, such as maze/human-like or my_demos.npz; not saved."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", task_name(self.task))
         object.__setattr__(self, "episodes", tuple(self.episodes))
         object.__setattr__(self, "source", _plain(self.source))
         if not self.episodes:
-            raise ValueError("a dataset needs at least one episode")
+            raise ValueError("a dataset needs at least one episode, and this one has none")
         for name in ("observations", "actions"):
             shapes = [getattr(episode, name).shape[1:] for episode in self.episodes]
             for index, shape in enumerate(shapes):
                 if shape != shapes[0]:
-                    raise ValueError(f"{name} of episode {index} have shape {shape}, those of episode 0 {shapes[0]}")
+                    raise ValueError(f"{name} of episode {index} have shape {shape}, and of episode 0 {shapes[0]}")
         _check_goals(self)
 
     def __len__(self) -> int:
@@ -122,7 +129,7 @@ class DemoDataset(Plottable):
     @overload
     def __getitem__(self, index: slice | Sequence[int] | NDArray[Any]) -> DemoDataset: ...
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[Any]) -> Episode | DemoDataset:
-        """Return the episode at an index, or the dataset of a slice, a list of indices or a mask."""
+        """Return the episode at an index, or a dataset for a slice, a list of indices or a mask."""
         if isinstance(index, int | np.integer):
             return self.episodes[int(index)]
         chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
@@ -130,17 +137,17 @@ class DemoDataset(Plottable):
 
     @property
     def num_steps(self) -> int:
-        """The number of actions in all episodes together."""
+        """Number of actions in all episodes."""
         return sum(map(len, self.episodes))
 
     @property
     def observation_dim(self) -> int:
-        """The number of values in an observation."""
+        """Number of values in an observation."""
         return int(np.prod(self.episodes[0].observations.shape[1:]))
 
     @property
     def goals_vary(self) -> bool:
-        """Whether a number that stays the same within every episode, such as a goal's place, differs between them."""
+        """Whether a feature that is constant within every episode, such as a goal's position, varies between them."""
         if self.episodes[0].observations.ndim != 2:
             return False
         firsts = np.stack([episode.observations[0] for episode in self])
@@ -149,27 +156,27 @@ class DemoDataset(Plottable):
 
     @property
     def action_dim(self) -> int:
-        """The number of values in an action; 0 for demonstrations without actions."""
+        """Number of values in an action; 0 for demonstrations without actions."""
         return int(self.episodes[0].actions.shape[1])
 
     @property
     def goal_flags(self) -> tuple[int, ...]:
-        """The columns of an observation that say whether a goal is reached; empty where it shows none."""
+        """Columns of the flags of reached goals in an observation; empty if there are none."""
         task = TASKS.get(self.task)
-        if task is None or self.episodes[0].observations.ndim != 2:  # anybody's environment, or images
+        if task is None or self.episodes[0].observations.ndim != 2:
             return ()
         shown = task.map is not None or all(has_goal_flags(episode.observations) for episode in self.episodes)
         return task.goal_flags(self.observation_dim) if shown else ()
 
     @property
     def num_goals(self) -> int:
-        """The number of goals of an episode; 0 where there are none or they are not known."""
+        """Number of goals per episode; 0 if there are none or it is unknown."""
         task = TASKS.get(self.task)
         return (task.num_goals if task else 0) or len(self.goal_flags)
 
     @cached_property
     def sha256(self) -> str:
-        """A hash of all observations and actions."""
+        """Hash of all observations and actions."""
         digest = hashlib.sha256()
         for episode in self.episodes:
             digest.update(episode.observations.tobytes() + episode.actions.tobytes())
@@ -177,23 +184,23 @@ class DemoDataset(Plottable):
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """The sources of demonstrations that were made differently, one each; or the only source."""
+        """List of distinct sources."""
         parts: list[dict[str, Any]] = self.source.get("parts") or [dict(self.source)]
         return parts
 
     @property
     def env_kwargs(self) -> dict[str, Any]:
-        """The environment's arguments that all episodes were made with."""
+        """Arguments of the environment that all episodes share."""
         first, *others = (part.get("env_kwargs", {}) for part in self.parts)
         return {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
 
     def sample(self, n: int, rng: np.random.Generator | None = None, *, seed: int = 0) -> DemoDataset:
-        """Return `n` whole episodes, each at most once; equal seeds or generators give nested subsets for growing `n`.
+        """Return `n` random episodes without replacement; subsets of one seed are nested.
 
         Args:
-            n: the number of episodes.
-            rng: draws them; by default a generator of `seed`.
-            seed: the seed, where no generator is given.
+            n: number of episodes.
+            rng: random generator. Default: a new one from `seed`.
+            seed: seed of the default generator.
         """
         if not isinstance(n, int | np.integer) or not 1 <= n <= len(self):
             raise ValueError(f"cannot sample {n} of {len(self)} episodes: choose 1 to {len(self)}")
@@ -202,13 +209,13 @@ class DemoDataset(Plottable):
     def split(
         self, first: int | float, rng: np.random.Generator | None = None, *, seed: int = 0
     ) -> tuple[DemoDataset, DemoDataset]:
-        """Return two disjoint random parts: one of `first` episodes (a fraction if below 1), and the rest."""
+        """Return two disjoint random subsets: `first` episodes (a fraction if below 1), and the rest."""
         fraction = isinstance(first, float) and first < 1
         size = (
             round(first * len(self)) if fraction else int(first) if isinstance(first, float | int | np.integer) else 0
         )
         if not 1 <= size < len(self):
-            raise ValueError(f"cannot split {len(self)} episodes at {first}: both parts need at least one")
+            raise ValueError(f"cannot split {len(self)} episodes at {first}: both subsets need at least one")
         order = self._shuffled(rng, seed)
         return self[np.sort(order[:size])], self[np.sort(order[size:])]
 
@@ -225,13 +232,14 @@ class DemoDataset(Plottable):
 
     @staticmethod
     def from_arrays(task: str, source: Mapping[str, Any] | None = None, **arrays: ArrayLike) -> DemoDataset:
-        """Return the dataset of D4RL's flat arrays: all episodes one after the other, with flags where they end.
+        """Return a dataset from flat arrays as in D4RL: concatenated episodes with flags at their ends.
 
         Args:
-            task: a task's name or the id of any environment.
-            source: who made them, with which arguments of the environment.
-            arrays: `observations`, `actions`, `terminals` or `timeouts`, and perhaps `rewards` and `next_observations`,
-                one row per step. Without `next_observations`, the last action of an episode is left out.
+            task: name of a task, or a Gymnasium id.
+            source: origin of the episodes, such as made_by and env_kwargs.
+            arrays: `observations`, `actions`, `terminals` or `timeouts`, and optionally `rewards` and
+                `next_observations`, one row per step. Without `next_observations`, the last action of an episode is
+                dropped.
         """
         from pidm_nav.demos.formats.flat import from_flat  # noqa: PLC0415  which imports this module
 
@@ -239,7 +247,7 @@ class DemoDataset(Plottable):
 
     @staticmethod
     def concatenate(datasets: Iterable[DemoDataset]) -> DemoDataset:
-        """Return all episodes of datasets of the same task, in order; differing sources are kept under `parts`."""
+        """Return one dataset of all episodes of datasets of one task; `parts` lists distinct sources."""
         datasets = list(datasets)
         tasks = list(dict.fromkeys(dataset.task for dataset in datasets))
         if len(tasks) != 1:
@@ -253,27 +261,28 @@ class DemoDataset(Plottable):
         return DemoDataset(tasks[0], tuple(episode for dataset in datasets for episode in dataset), source)
 
     def without_actions(self) -> DemoDataset:
-        """Return the demonstrations as somebody saw them who could not see the controls: with (T, 0) actions."""
+        """Return a copy without actions, whose shape is (T, 0)."""
         episodes = (replace(episode, actions=episode.actions[:, :0]) for episode in self)
         return replace(self, episodes=tuple(episodes))
 
     @property
     def num_failed(self) -> int:
-        """The number of episodes that are known not to have succeeded."""
+        """Number of episodes that are known to have failed."""
         return sum(episode.success is False for episode in self)
 
     def summary(self) -> Summary:
-        """Return the number of episodes and steps, the extremes and mean of the length, and the success rate."""
+        """Return the number of episodes and steps, the shortest, mean and longest length, and the success rate."""
         lengths = list(map(len, self.episodes))
-        told = [episode.success for episode in self.episodes]
-        success = None if all(each is None for each in told) else float(np.mean([bool(each) for each in told]))
+        successes = [episode.success for episode in self.episodes]
+        known = any(each is not None for each in successes)
+        success = float(np.mean([bool(each) for each in successes])) if known else None
         total = sum(lengths)
         return Summary(self.task, len(self), total, min(lengths), total / len(self), max(lengths), success)
 
     def transitions(self, horizon: int = 1) -> Transitions:
-        """Return every (s_t, a_t, s_{t+horizon}); near an episode's end the future is its last observation."""
+        """Return every (s_t, a_t, s_{t+horizon}); near the end of an episode the future is its last observation."""
         if horizon < 1:
-            raise ValueError(f"horizon is {horizon}: the future is at least 1 step ahead")
+            raise ValueError(f"horizon is {horizon}: it must be at least 1")
         steps = [np.arange(len(episode)) for episode in self]
         ahead = [np.minimum(step + horizon, len(step)) for step in steps]
         return Transitions(
@@ -286,20 +295,20 @@ class DemoDataset(Plottable):
 
 
 def _plain(source: Mapping[str, Any]) -> Any:
-    """Return a JSON-plain copy, with NumPy's numbers and arrays converted."""
+    """Return a copy as plain JSON values, with NumPy values converted."""
     try:
         return json.loads(json.dumps(dict(source), default=lambda value: value.tolist(), allow_nan=False))
     except (AttributeError, TypeError, ValueError, RecursionError):
-        needed = "numbers that are finite, texts, lists, and mappings with texts as keys, a few levels deep"
-        raise ValueError(f"a dataset's source must be plain JSON: {needed}") from None
+        needed = "finite numbers, texts, lists, and mappings with text keys, a few levels deep"
+        raise ValueError(f"the source of a dataset is not plain JSON: give {needed}") from None
 
 
 def check_environment(
     dataset: DemoDataset, name: str, task: str, known: Sequence[Mapping[str, Any]], remedy: str
 ) -> None:
-    """Refuse demonstrations, called `name`, of another task or with other arguments of the environment than the known.
+    """Raise ValueError unless demonstrations have this task and one of the known sets of environment arguments.
 
-    Arguments that are not given have the task's defaults.
+    Missing arguments have the task's defaults. The error names the demonstrations `name` and ends with the remedy.
     """
     if dataset.task != task:
         raise ValueError(f"'{name}' holds demonstrations of {dataset.task}, not of {task}: {remedy}")
@@ -314,7 +323,7 @@ def check_environment(
 
 
 def infer_task(states: NDArray[Any]) -> str | None:
-    """Return the task of the paper whose goals stand in these (..., D) state vectors, or None."""
+    """Return the paper's task with the goals of these state vectors (..., D), or None."""
     for name, task in PAPER_TASKS.items():
         layout = task.layout()
         if layout and states.shape[-1] == state_size(layout.num_goals) and (goals_of(states) == layout.goals).all():
@@ -323,19 +332,19 @@ def infer_task(states: NDArray[Any]) -> str | None:
 
 
 def _check_goals(dataset: DemoDataset) -> None:
-    """Refuse observations that the dataset's task cannot have given: another task's goals, or too few numbers."""
-    whole, shape = msgspec.convert(dataset.source, Source), dataset[0].observations.shape[1:]
-    arguments = [part.env_kwargs for part in whole.parts or [whole]]
+    """Raise ValueError if observations do not fit the dataset's task: other goals, or too few features."""
+    source, shape = msgspec.convert(dataset.source, Source), dataset[0].observations.shape[1:]
+    arguments = [part.env_kwargs for part in source.parts or [source]]
     task = PAPER_TASKS.get(dataset.task)
     if task is None or len(shape) != 1 or any(each.get("observe_goals") is False for each in arguments):
         return
     size = state_size(task.num_goals)
     if shape[0] < size:
-        raise ValueError(f"observations of {shape[0]} numbers are not from {task.name}, whose states have {size}")
+        raise ValueError(f"observations have {shape[0]} features, and states of {task.name} have {size}")
     if any(each.get("random_goals") or each.get("relative_goals") for each in arguments):
         return
     for index, episode in enumerate(dataset):
         if infer_task(episode.observations[:, :size]) != task.name:
             other = infer_task(episode.observations)
-            hint = f"they are those of {other}" if other else "they stand elsewhere"
-            raise ValueError(f"episode {index} does not show the goals of {task.name}: {hint}")
+            hint = f"they are those of {other}" if other else "they are at other positions"
+            raise ValueError(f"episode {index} does not have the goals of {task.name}: {hint}")

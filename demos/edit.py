@@ -1,4 +1,4 @@
-"""Recordings curated: episodes chosen and trimmed, files merged, and what was done kept with the data."""
+"""edit_demos(): select, trim and merge demonstrations, with a history in their source."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pidm_nav.version import __version__
 
 
 class EditedFile(msgspec.Struct):
-    """A file that an edit read."""
+    """A source file of an edit."""
 
     name: str
-    sha256: str  # of the file; of the observations and actions where demonstrations are not one file
+    sha256: str  # of the file; of observations and actions if demonstrations are not one file
 
 
 class Edit(msgspec.Struct):
-    """An entry of the `history` in a dataset's source."""
+    """Entry of the `history` in a dataset's source."""
 
     done: str  # in the notation of the command line
     version: str
@@ -41,16 +41,15 @@ def edit_demos(
     trim: str | None = None,
     merge: Sequence[str | Path] = (),
 ) -> DemoDataset:
-    """Load demonstrations, edit them in the order of the arguments, and add to the history in their source.
+    """Load demonstrations, edit them in the order of the arguments, and add an entry to their history.
 
     Args:
-        source: what `load_demos` takes.
-        keep: the episodes to keep: "successes", or their numbers from 0, such as "0,4,10:20" (10 to 19).
-        drop: the numbers of episodes to leave out, counted before any is.
-        trim: the steps to keep of each of these episodes, such as "0:120", "10:" or ":-5", as Python slices count, or
-            of one of them, as in "3=0:120". An episode that loses its end is truncated, and one that loses its
-            beginning has no seed.
-        merge: other demonstrations of the same task and environment, whose episodes follow as they are.
+        source: an argument of `load_demos`.
+        keep: episodes to keep: "successes", or indices from 0, such as "0,4,10:20" (10 to 19).
+        drop: indices of episodes to drop, as in the source.
+        trim: steps to keep of each remaining episode, as a Python slice such as "0:120", "10:" or ":-5"; or of one
+            episode, as in "3=0:120". An episode without its end is truncated; one without its beginning has no seed.
+        merge: demonstrations of the same task and environment, appended unchanged.
     """
     if not (keep or drop or trim or merge):
         raise ValueError("nothing to do: give keep, drop, trim or merge")
@@ -58,11 +57,11 @@ def edit_demos(
     kept = list(range(len(dataset)))
     if keep:
         if keep == "successes" and dataset.summary().success is None:
-            raise ValueError(f"these episodes of {dataset.task} do not say whether they are successes: keep numbers")
+            raise ValueError(f"episodes of {dataset.task} do not report success: keep indices such as 0,4")
         kept = [i for i in kept if dataset[i].success] if keep == "successes" else _numbers(dataset, keep)
     chosen = sorted(set(kept) - set(_numbers(dataset, drop) if drop else ()))
     if not chosen:
-        raise ValueError(f"nothing is left of '{source}', which has episodes 0 to {len(dataset) - 1}: keep one")
+        raise ValueError(f"no episode is left of '{source}', which has 0 to {len(dataset) - 1}: keep at least one")
     known = [part.get("env_kwargs", {}) for part in dataset.parts]
     for name, other in zip(merge, others, strict=True):
         check_environment(other, str(name), dataset.task, known, "merge demonstrations of one task and environment")
@@ -77,20 +76,20 @@ def edit_demos(
 
 
 def edits(dataset: DemoDataset) -> list[Edit]:
-    """Return what was done to the demonstrations, the oldest first."""
+    """Return the history of the demonstrations, the oldest edit first."""
     found = [edit for part in dataset.parts for edit in _history(part)]
     return [edit for index, edit in enumerate(found) if edit not in found[:index]]
 
 
 def _numbers(dataset: DemoDataset, text: str) -> list[int]:
-    """Return the numbers of episodes in a text such as 3,7,10:20, each of which must exist."""
+    """Return the episodes in a text such as 3,7,10:20, all of which must exist."""
     numbers = []
     for word in text.split(","):
         found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", word.strip())
         if not found:
-            raise ValueError(f"'{word}' is no number of an episode: give numbers such as 3,7 or 10:20")
+            raise ValueError(f"'{word}' is not an episode: give indices such as 3,7 or 10:20")
         for number in range(int(found[1]), int(found[2] or int(found[1]) + 1)):
-            demo_episode(dataset, number)  # refuses a number that no episode has
+            demo_episode(dataset, number)  # raises ValueError if there is none
             numbers.append(number)
     return numbers
 
@@ -98,18 +97,14 @@ def _numbers(dataset: DemoDataset, text: str) -> list[int]:
 def _trimmed(index: int, episode: Episode, trim: str) -> Episode:
     found = re.fullmatch(r"(?:(\d{1,9})=)?(-?\d{1,9})?:(-?\d{1,9})?", trim.strip())
     if not found:
-        raise ValueError(
-            f"'{trim}' does not say which steps to keep: give two numbers such as 0:120, or one, as in 10:"
-        )
+        raise ValueError(f"trim '{trim}' is not a range of steps: give two numbers such as 0:120, or one, as in 10:")
     only, *ends = (int(number) if number else None for number in found.groups())
     if only not in (None, index):
         return episode
     steps = len(episode)
     first, end, _ = slice(*ends).indices(steps)
     if first >= end:
-        raise ValueError(
-            f"trim {trim} leaves nothing of episode {index}, which has {steps} steps: drop it, or keep more"
-        )
+        raise ValueError(f"trim '{trim}' leaves no step of episode {index}, which has {steps}: drop it, or keep more")
     return episode.cut(first, end)
 
 
@@ -117,11 +112,11 @@ def _history(part: dict[str, Any]) -> list[Edit]:
     try:
         return msgspec.convert(part.get("history", []), list[Edit])
     except ValueError as error:
-        raise ValueError(f"the history in the source of these demonstrations cannot be read: {error}") from None
+        raise ValueError(f"the history of these demonstrations is invalid: {error}") from None
 
 
 def _with_entry(dataset: DemoDataset, entry: Edit) -> DemoDataset:
-    """Add to the history of every part of a source, so that it stays with the part when it is merged again."""
+    """Add an entry to the history of every part of the source."""
     parts = [{**part, "history": msgspec.to_builtins([*_history(part), entry])} for part in dataset.parts]
     return replace(dataset, source={**dataset.source, "parts": parts} if "parts" in dataset.source else parts[0])
 

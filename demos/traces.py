@@ -1,4 +1,4 @@
-"""The traces of demonstrations over their maps, as in the paper's Figure 4; those in 3D are seen from above."""
+"""Plots of demonstrated paths on their maps, as in the paper's Figure 4; 3D tasks are seen from above."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CELL = 10  # px
 
 
 def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
-    """Draw labeled datasets: one panel per map, and on it the color of each dataset's demonstrator."""
+    """Plot the paths of labeled datasets: one panel per map, one color per demonstrator."""
     from matplotlib.collections import LineCollection
 
     groups: dict[Layout, dict[str, DemoDataset]] = {}
     for label, dataset in datasets.items():
         if dataset.task not in TASKS:
-            raise ValueError(f"demonstrations of '{dataset.task}' have no map to draw: use those of a navigation task")
+            raise ValueError(f"{dataset.task} has no map to draw: give demonstrations of a navigation task")
         groups.setdefault(demo_layout(dataset), {})[label] = dataset
     figure, axes = panels(len(groups), width=4.2, height=4.75)
     for ax, (layout, members) in zip(axes, groups.items(), strict=True):
@@ -38,10 +38,10 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
         for (label, dataset), color in zip(members.items(), demonstrator_colors(members.values()), strict=True):
             traces = [_trace(dataset, episode, layout) for episode in range(len(dataset))]
             visited = len(np.unique(np.concatenate(traces) // CELL, axis=0))
-            # The wider a dataset spreads, the deeper it lies: a narrow one would vanish under it.
+            # datasets that cover more of the map are drawn below the others, which they would hide
             style: Any = {"zorder": 2 + 0.9 / (1 + visited), "alpha": float(np.clip(14 / len(traces), 0.3, 0.9))}
             ax.add_collection(LineCollection(traces, colors=color, linewidths=0.8, capstyle="round", **style))
-            entries[f"{label} ({len(traces)})".replace("$", r"\$")] = color  # "$" would begin a formula
+            entries[f"{label} ({len(traces)})".replace("$", r"\$")] = color  # "$" would start a formula
         ax.set_title(task_title(next(iter(members.values())).task), fontsize=12)
         place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2, "handlelength": 1.4}
         ax.legend(handles=legend_entries(entries, linewidth=2.5), frameon=False, fontsize=9, **place)
@@ -49,8 +49,8 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
 
 
 def _trace(dataset: DemoDataset, episode: int, layout: Layout) -> NDArray[Any]:
-    """Return the places (T+1, 2) of an episode in pixels of its map."""
-    places = demo_states(dataset, episode)[:, POSITION]
+    """Return the positions (T+1, 2) of an episode in pixels of its map."""
+    positions = demo_states(dataset, episode)[:, POSITION]
     if TASKS[dataset.task].has_2d_state:
-        return places
-    return [0.0, layout.room_size[1]] + places / (UNITS, -UNITS)  # a 3D world has units of its own, and north is up
+        return positions
+    return [0.0, layout.room_size[1]] + positions / (UNITS, -UNITS)  # in 3D, y points up

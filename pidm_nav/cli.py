@@ -1,4 +1,4 @@
-"""The `pidm-nav` command: a table of commands, whose options are the fields of dataclasses, and how errors are told."""
+"""The `pidm-nav` command: parses arguments, runs commands and shows errors."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from pidm_nav.limits import suggestion
 from pidm_nav.plugins import plugins_loaded
 from pidm_nav.version import __version__
 
-PLAINER = {  # what the parser says, and how it is told
+PLAINER = {  # patterns of tyro's errors, and shorter sentences
     r"^Error parsing ([A-Z]\w*: )?": "",
-    r"(invalid literal for int|no type matching INT )[^']*('[^']*'?).*": r"\2 is not a whole number",
+    r"(invalid literal for int|no type matching INT )[^']*('[^']*'?).*": r"\2 is not an integer",
     r"(could not convert string to float|no type matching FLOAT )[^']*('[^']*'?).*": r"\2 is not a number",
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
     r"^Missing from [\w -]+: (--\S+ )?(\S+) (.*?)\. \(required\).*": r"\1\2 is missing: \3",
 }
-MODULE = re.compile(r"(^|[=,\s])([A-Za-z_][\w.]*):")  # before a Gymnasium id, as in gym.make("module:Id")
+MODULE = re.compile(r"(^|[=,\s])([A-Za-z_][\w.]*):")  # module of a Gymnasium id, as in gym.make("module:Id")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,14 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         stopped = isinstance(error, KeyboardInterrupt)
-        told = "stopped" if stopped else f"error: {_sentence(error)}"
-        print(wrapped(told, get_terminal_size().columns) if sys.stderr.isatty() else told, file=sys.stderr)
+        text = "stopped" if stopped else f"error: {_sentence(error)}"
+        print(wrapped(text, get_terminal_size().columns) if sys.stderr.isatty() else text, file=sys.stderr)
         sys.exit(128 + (error.args or (signal.SIGINT,))[0] if stopped else 2)
 
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a SIGTERM end a command as Ctrl-C does: what it holds is closed, saved or removed on the way out."""
+    """Treat SIGTERM like Ctrl-C inside the block, so that files are closed, saved or removed."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt(number)
@@ -77,13 +77,13 @@ def _terminable() -> Iterator[None]:
 
 
 def _take_plugins(words: list[str]) -> list[str]:
-    """Take `--plugin FILE` out of the words of any command, and the modules out of tasks of the form `module:Id`."""
+    """Remove `--plugin FILE`, and the modules of tasks such as `module:Id`, from the words, and return the plugins."""
     plugins: list[str] = []
     for index in range(len(words) - 1, -1, -1):
         option, given, value = words[index].partition("=")
         if option == "--plugin":
             if not given and index + 1 == len(words):
-                raise ValueError("--plugin needs a value: the path of a .py file, or the name of a module")
+                raise ValueError("--plugin needs a value: give the path of a .py file, or the name of a module")
             plugins.insert(0, value if given else words.pop(index + 1))
             del words[index]
     option = ""
@@ -95,7 +95,7 @@ def _take_plugins(words: list[str]) -> list[str]:
     return plugins
 
 
-def describe(command: Any) -> tuple[str, str]:
+def summary_and_example(command: Any) -> tuple[str, str]:
     """Return the first clause of a command's docstring, and its example."""
     about, _, example = (command.__doc__ or "").partition("Example:")
     return re.split(r"[;:.](?:\s|$)", about.strip())[0], example.strip()
@@ -118,42 +118,42 @@ def _run(words: list[str]) -> None:
         _overview(family)
     else:
         given = both if family else first
-        hint = suggestion(given, COMMANDS, "'pidm-nav' alone lists them.")
+        hint = suggestion(given, COMMANDS, "run pidm-nav to list them")
         raise ValueError(f"there is no command '{given}': {hint}")
 
 
 def _call(words: str, arguments: list[str]) -> None:
-    """Parse the arguments by the fields of the command's dataclass, and run it."""
+    """Parse the arguments of a command, and run it."""
     command = load_command(words)
     config = Config(arguments if "config" in command.__dataclass_fields__ else [])
     arguments = [*config.words, *arguments]
     with config.named_in_errors():
-        if hasattr(command, "form"):  # its options depend on what is chosen with one of them
+        if hasattr(command, "form"):  # its options depend on other options
             command = command.form(arguments)
         parsed = _parse(words, command, arguments)
         warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
         try:
             parsed.run()
-        except (ValueError, OSError) as error:  # the library names arguments, and a person gave options
-            if isinstance(error, OSError) and error.errno is not None:  # the system's
+        except (ValueError, OSError) as error:  # the library names arguments, the user knows options
+            if isinstance(error, OSError) and error.errno is not None:  # of the system
                 raise
             raise ValueError(_with_options(str(error), [each.name for each in fields(parsed)])) from error
 
 
 def _parse(words: str, command: Any, arguments: list[str]) -> Any:
-    told = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(told), _optional_options():
+        with contextlib.redirect_stderr(output), _option_rules():
             description = inspect.cleandoc(command.__doc__)
             return tyro.cli(command, prog=f"pidm-nav {words}", description=description, args=arguments)
     except SystemExit as end:
         if not end.code:  # --help
             raise
-        raise ValueError(_unboxed(told.getvalue())) from None
+        raise ValueError(_unboxed(output.getvalue())) from None
 
 
 def _with_options(sentence: str, names: list[str]) -> str:
-    """Return a sentence in which arguments that are options of the command are called by their options."""
+    """Return a sentence with options of the command in place of the library's arguments."""
     sentence = sentence.replace("overwrite=True", "--force").replace("with load_plugin", "with --plugin")
     for name in names:
         sentence = sentence.replace(f"{name}=True", f"--{name}")
@@ -162,8 +162,8 @@ def _with_options(sentence: str, names: list[str]) -> str:
     return sentence
 
 
-def _optional_options() -> ConstructorRegistry:
-    """Let help texts name no default where an option has no value by default: its description says what is done."""
+def _option_rules() -> ConstructorRegistry:
+    """Return tyro rules for comma-separated lists, and for help of options without a default value."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_list_rule)
     asked: list[StructTypeInfo] = []
@@ -171,13 +171,13 @@ def _optional_options() -> ConstructorRegistry:
     @registry.struct_rule
     def rule(info: StructTypeInfo) -> StructConstructorSpec | None:
         if asked:
-            return None  # the usual rules are asked below
+            return None  # tyro's rules, called below
         asked.append(info)
         spec = ConstructorRegistry.get_struct_spec(info)
         asked.clear()
         if not isinstance(spec, StructConstructorSpec):
             return None
-        quiet = tyro.conf.arg(help_behavior_hint="")
+        quiet = tyro.conf.arg(help_behavior_hint="")  # the help text ends with the default
         changed = []
         for each in spec.fields:
             kind: Any = each.type
@@ -185,14 +185,15 @@ def _optional_options() -> ConstructorRegistry:
                 kind = Annotated[kind, tyro.conf.DisallowNone]
             if each.default is None or each.default == ():
                 kind = Annotated[kind, quiet]
-            changed.append(replace(each, type=kind))
+            text = each.helptext() if callable(each.helptext) else each.helptext
+            changed.append(replace(each, type=kind, helptext=text and " ".join(text.split())))
         return replace(spec, fields=tuple(changed))
 
     return registry
 
 
 def _list_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Read options with several values that are separated by commas, by spaces or by both."""
+    """Parse options with several values, separated by commas or spaces."""
     kind, *rest = get_args(info.type) or (None,)
     if get_origin(info.type) is not tuple or rest != [...] or tyro.conf.Positional in info.markers:
         return None
@@ -206,7 +207,7 @@ def _list_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         try:
             return tuple(kind(part) for part in parts if part)
         except ValueError:
-            raise ValueError(f"'{' '.join(words)}' cannot be read: give values such as {examples[kind]}") from None
+            raise ValueError(f"'{' '.join(words)}' is not a list: give values such as {examples[kind]}") from None
 
     return PrimitiveConstructorSpec(
         nargs="*",
@@ -218,7 +219,7 @@ def _list_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 
 
 def _unboxed(box: str) -> str:
-    """Return the first paragraph in a box of tyro's, and what it suggests, without its frame, title and help texts."""
+    """Return the first paragraph and the suggestion in tyro's error box, as one sentence."""
     lines = [line.strip(" │|") for line in box.splitlines()[1:]]
     text = "\n".join(line if line.strip("─-╰╯+") else "" for line in lines).strip()
     meant = re.search(r"Perhaps you meant:\s+(--[\w-]+)", text)
@@ -233,32 +234,32 @@ def _unboxed(box: str) -> str:
 
 
 def _overview(names: list[str]) -> None:
-    """Print the commands by what a person wants to do, each with an example."""
+    """Print the commands by group, each with an example."""
     say("pidm-nav: does predicting the future help your policy?\n", style="bold")
     for title, group in GROUPS.items():
         shown = [words for words in group if words in names]
         if shown:
             say(title, style="bold")
         for words in shown:
-            summary, example = describe(load_command(words))
+            summary, example = summary_and_example(load_command(words))
             say(f"  {words:<18}{summary}", indent=20)
             say_command(example, indent=20, style="dim")
-    say("\n'pidm-nav COMMAND --help' shows the options of a command. Every command also takes")
-    say("--plugin FILE, a Python file that registers agents or environments of yours, and")
-    say("--debug, which shows the traceback of an error.")
+    say("\nOptions of a command: pidm-nav COMMAND --help. Options of every command:")
+    say("  --plugin FILE   Load a Python file that registers your agents or environments.")
+    say("  --debug         Show the traceback of an error.")
 
 
 def _sentence(error: BaseException) -> str:
-    """Return an error's message on one line; for a file error that the system raised, with the file's name."""
+    """Return an error's message on one line; the system's file errors with the file's name."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return _shortened(printable(f"'{error.filename}': {error.strerror.lower()}"))
     return _shortened(printable(" ".join(str(error).split()))) or type(error).__name__
 
 
-def _shortened(text: str, most: int = 1000) -> str:
-    """Return a text without its middle where it is long: nobody wants to read a whole value that was refused."""
+def _shortened(text: str) -> str:
+    """Return a text with long values and a long middle left out."""
     text = re.sub(r"\S{200,}|'[^']{200,}'", lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
-    return text if len(text) <= most else f"{text[: most - 300]} ... {text[-280:]}"
+    return text if len(text) <= 1000 else f"{text[:700]} ... {text[-280:]}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How commands talk: one console, one kind of table, one kind of progress bar."""
+"""Output of commands: text, tables and progress bars."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Advance = Callable[..., None]
-"""Called as advance(steps, note="...") whenever work is done."""
+"""Called as advance(steps, note="...") as work progresses."""
 
 
-_drawn_on: list[Console] = []  # the terminal that a progress bar is drawn on, which must print what is said meanwhile
+_drawn_on: list[Console] = []  # the terminal of a progress bar, which must also print everything else
 
 
 def console(stderr: bool = False) -> Console:
-    """Return the terminal; where the output is a file or a pipe, lines are wide enough for tables."""
+    """Return the console; lines are wide enough for tables if the output is a file or a pipe."""
     from rich.console import Console
 
     terminal = Console(stderr=stderr, highlight=False, soft_wrap=True)
@@ -31,7 +31,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def say(text: str, style: str | None = None, indent: int = 0) -> None:
-    """Print plain text, in a terminal wrapped at words and with all but the first line of each paragraph indented."""
+    """Print plain text, wrapped with a hanging indent in a terminal."""
     terminal, text = console(), printable(text)
     if terminal.is_terminal:
         text = "\n".join(wrapped(line, terminal.width, " " * indent) for line in text.split("\n"))
@@ -39,7 +39,7 @@ def say(text: str, style: str | None = None, indent: int = 0) -> None:
 
 
 def say_command(command: str, indent: int = 2, style: str = "cyan") -> None:
-    """Print a shell command that can be copied and run, also where it takes several lines."""
+    """Print a shell command that can be copied and run, also if it takes several lines."""
     terminal, text, margin = console(), printable(command), "\n" + " " * indent
     if terminal.is_terminal:
         text = wrapped(text, terminal.width - indent - 2, "  ").replace("\n", f" \\{margin}")
@@ -47,14 +47,14 @@ def say_command(command: str, indent: int = 2, style: str = "cyan") -> None:
 
 
 def wrapped(line: str, width: int, indent: str = "") -> str:
-    """Return a line broken between words only; spaces within it stay, as columns may be made of them."""
+    """Return a line wrapped at words; spaces stay, as they may align columns."""
     keep: Any = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
     return textwrap.fill(line, max(width, 20), subsequent_indent=indent, **keep)
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters written out, so that what files say cannot steer the terminal."""
-    text = text.encode(errors="backslashreplace").decode()  # names of files may hold bytes that are not text
+    """Return a text with escaped control characters, so that file contents cannot control the terminal."""
+    text = text.encode(errors="backslashreplace").decode()  # file names may hold invalid bytes
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
@@ -70,9 +70,9 @@ def print_table(rows: Rows, columns: Mapping[str, str] | None = None, title: str
     """Print rows as a table.
 
     Args:
-        rows: one mapping per line of the table.
-        columns: the keys to show and their headings; defaults to all keys of the first row.
-        title: a line above the table.
+        rows: one mapping per row.
+        columns: keys to show, and their headings. Default: all keys of the first row.
+        title: title of the table.
     """
     console().print(_make_table(rows, columns or {key: key for key in rows[0]}, title))
 
@@ -104,11 +104,11 @@ def progress_bar(
     """Show a progress bar on standard error, and yield the function that advances it.
 
     Args:
-        title: what is being done.
-        total: the number of steps that make up the work.
-        done: the number of steps that were done before.
-        show: without it, or where standard error is a file or a pipe, the bar is not drawn.
-        table: returns the rows of a table to show above the bar.
+        title: title of the bar.
+        total: total number of steps.
+        done: number of steps done before.
+        show: draw the bar, unless standard error is a file or a pipe.
+        table: returns the rows of a table above the bar.
     """
     terminal = console(stderr=True)
     if not show or not (terminal.is_terminal or terminal.is_jupyter):
@@ -141,7 +141,7 @@ def progress_bar(
 
 @contextmanager
 def _owning(terminal: Console) -> Iterator[None]:
-    """Let everything that is said inside the block be printed above the bar on this terminal."""
+    """Print all output inside the block above the bar on this terminal."""
     _drawn_on.append(terminal)
     try:
         yield
@@ -150,7 +150,7 @@ def _owning(terminal: Console) -> Iterator[None]:
 
 
 def _notebook_bar(title: str, total: int, done: int) -> Iterator[Advance]:
-    """Show a bar in a notebook, where rich needs ipywidgets for its own."""
+    """Show a bar in a notebook, without ipywidgets, which rich would need."""
     import IPython.display
 
     notebook: Any = IPython.display

@@ -1,4 +1,4 @@
-"""How files are written: whole or not at all, by one writer at a time, and with nothing left behind."""
+"""Atomic writing of files, with locks against other processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-LONGEST_WAIT = 60.0  # seconds for another writer, who may have been stopped and never come back
+MAX_WAIT = 60.0  # seconds for another writer
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; it replaces `path` if the block succeeds and is removed if it fails."""
+    """Yield a temporary path that replaces `path` if the block succeeds, and is removed if it fails."""
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"'{path}' is a folder: give the name of a file")
@@ -29,7 +29,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(path) as temporary:
             yield temporary
-            with temporary.open("rb+") as written:  # Windows flushes no file that is open for reading
+            with temporary.open("rb+") as written:  # Windows cannot flush a file opened for reading
                 os.fsync(written.fileno())
             os.replace(temporary, path)
     except OSError as error:
@@ -38,7 +38,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder whose content can be renamed to its place in the same file system; it is removed at the end."""
+    """Yield a temporary folder in the same file system as `parent`."""
     parent.mkdir(parents=True, exist_ok=True)
     with _temporary(parent / "pidm-nav") as folder:
         folder.mkdir()
@@ -47,7 +47,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield the hidden name under which one writer at a time prepares a path; what a dead one left there is removed."""
+    """Yield a hidden temporary path, locked for one writer at a time; leftovers of killed writers are removed."""
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
     with only_writer(temporary, "try again", wait=True):
         try:
@@ -66,7 +66,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, a folder or a link, but never what a link leads to."""
+    """Remove a file, a folder or a link, but never a link's target."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -76,20 +76,20 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[None]:
-    """Be the only process that writes to a file or folder while the block runs; the lock dies with its process.
+    """Lock a file or folder against other processes inside the block; the lock ends with its process.
 
     Args:
-        path: what is written to; its lock is a hidden file beside it, whose folder must exist.
-        remedy: what to do about the process that holds the lock, for the error.
-        wait: wait up to a minute for that process before raising an error.
+        path: file or folder to lock, by a hidden file beside it; its folder must exist.
+        remedy: end of the error if another process holds the lock.
+        wait: wait up to a minute for the other process.
     """
     path = Path(path).absolute()
     place = path.with_name(f".{path.name}.lock")
-    place.parent.stat()  # raises an error without a folder, which the lock would make
+    place.parent.stat()  # raises an error if the folder is missing, which FileLock would create
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(place.lstat().st_mode):  # one look: another process may remove its lock at any moment
-            raise OSError(f"the lock '{place}' is a link or a folder, and not a file that a lock can be: remove it")
-    lock = FileLock(place, LONGEST_WAIT if wait else 0, thread_local=False)  # another thread may release it
+        if not stat.S_ISREG(place.lstat().st_mode):  # one call, as another process may remove its lock at any time
+            raise OSError(f"the lock '{place}' is a link or a folder, not a file: remove it")
+    lock = FileLock(place, MAX_WAIT if wait else 0, thread_local=False)  # another thread may release it
     try:
         lock.acquire(poll_interval=0.01)
     except Timeout:
@@ -100,7 +100,7 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[N
     try:
         yield
     finally:
-        with suppress(OSError):  # removed while it is held: who waits for it makes another
+        with suppress(OSError):  # removed while held; waiting processes create another
             place.unlink()
         lock.release()
 
@@ -122,17 +122,17 @@ def write_json(path: str | Path, content: Any, indent: int | None = None) -> Non
 
 
 def read_bytes(path: str | Path, most: int) -> bytes:
-    """Read a regular file of at most so many bytes; devices and pipes, which may never end, are refused."""
+    """Read a regular file of at most `most` bytes; devices and pipes raise ValueError."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise ValueError(f"'{path}' is not a regular file: remove it")
     if status.st_size > most:
-        raise ValueError(f"'{path}' has {status.st_size:,} bytes: at most {most:,} are read")
+        raise ValueError(f"'{path}' has {status.st_size:,} bytes, and at most {most:,} are read")
     return Path(path).read_bytes()
 
 
 def read_json(path: str | Path, remedy: str) -> Any:
-    """Read a JSON file; the error for a damaged one ends in the remedy."""
+    """Read a JSON file; the error for a damaged file ends with the remedy."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -140,7 +140,7 @@ def read_json(path: str | Path, remedy: str) -> Any:
 
 
 def write_rows(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a CSV file with one line per row; floats keep six digits, and a missing number is empty."""
+    """Write a CSV file; floats have six digits, and nan is empty."""
     with atomic_file(path) as temporary, temporary.open("x", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
         writer.writeheader()
@@ -154,7 +154,7 @@ def _cell(value: Any) -> Any:
 
 
 def writable_folder(folder: str | Path, what: str = "folder") -> Path:
-    """Make a folder and check that files can be written to it, before any work is done for it."""
+    """Create a folder, and check that files can be written to it."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Agents and demonstrations on the Hugging Face Hub: `hf://OWNER/NAME[/FOLDER][@REVISION]`, with its own client.
+"""Downloads from and uploads to the Hugging Face Hub: `hf://OWNER/NAME[/FOLDER][@REVISION]`.
 
-Only files that this package writes are asked for, their sizes are checked before they are downloaded, and they are read
-like local ones, without pickle.
+Only files of this package's formats are downloaded, after a check of their sizes. They are read like local files,
+without pickle.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 PREFIX = "hf://"
-MAX_BYTES = 2**31  # of all files that are downloaded for one name
+MAX_BYTES = 2**31  # of all files of one name
 NAME = r"[A-Za-z0-9][\w.-]*"
 Kind = Literal["model", "dataset"]
 
 
 class HubName(NamedTuple):
-    """What a name on the hub consists of."""
+    """Parts of a name on the hub."""
 
     repo: str
     inside: str = ""
@@ -28,17 +28,17 @@ class HubName(NamedTuple):
 
     @staticmethod
     def parse(name: str) -> HubName:
-        """Read a name, whose prefix may be missing."""
+        """Parse a name with or without the prefix hf://."""
         found = re.fullmatch(rf"(?:{PREFIX})?({NAME}/{NAME})((?:/{NAME})*)(?:@([\w./-]+))?", name, re.ASCII)
         if found is None or ".." in name:
             raise ValueError(
-                f"'{name}' is no name on the Hugging Face Hub: write {PREFIX}OWNER/NAME[/FOLDER][@REVISION]"
+                f"'{name}' is not a name on the Hugging Face Hub: give {PREFIX}OWNER/NAME[/FOLDER][@REVISION]"
             )
         return HubName(found[1], found[2].strip("/"), found[3])
 
 
 def on_hub(name: object) -> bool:
-    """Return whether a name is one on the hub."""
+    """Return whether a name is on the hub."""
     return str(name).startswith(PREFIX)
 
 
@@ -54,7 +54,7 @@ def client() -> Any:
 
 
 def download(name: str, kind: Kind, patterns: Sequence[str]) -> Path:
-    """Download the files that match the patterns, and return their folder; the first pattern must be there."""
+    """Download the files that match the patterns, of which the first is required, and return their folder."""
     hub, (repo, inside, revision) = client(), HubName.parse(name)
     inside = str(Path(inside).parent).strip(".") if inside.endswith(".npz") else inside
     wanted: dict[str, Any] = {"repo_type": kind, "revision": revision}
@@ -69,25 +69,25 @@ def download(name: str, kind: Kind, patterns: Sequence[str]) -> Path:
     own = snapshot.parent.parent.resolve()  # snapshots hold links to the files beside them
     for path in folder.rglob("*"):
         if not path.resolve().is_relative_to(own):
-            raise ValueError(f"'{path}' leads out of the hub's cache: delete {own} and load '{name}' again")
+            raise ValueError(f"'{path}' is a link out of the hub's cache: delete {own} and load '{name}' again")
     if not (folder / patterns[0]).is_file():
-        raise FileNotFoundError(f"'{name}' is not one that this package wrote: there is no {patterns[0]} in it")
+        raise FileNotFoundError(f"'{name}' holds no {patterns[0]}: give a name that pidm-nav pushed")
     return folder
 
 
 def _sizes(hub: Any, repo: str, kind: Kind, revision: str | None) -> dict[str, int]:
-    """Return the files of a repository with their sizes; none where the hub is not reached."""
+    """Return the files of a repository with their sizes; nothing if the hub is unreachable."""
     try:
         info = hub.HfApi().repo_info(repo, repo_type=kind, revision=revision, files_metadata=True)
     except (hub.errors.RepositoryNotFoundError, hub.errors.RevisionNotFoundError):
         raise
-    except Exception:  # any fault of a connection: what is in the cache may do
+    except Exception:  # without a connection, the cache may suffice
         return {}
     return {each.rfilename: each.size or 0 for each in info.siblings}
 
 
 def upload(folder: Path, name: str, kind: Kind, private: bool) -> str:
-    """Upload the files of a folder, in one commit, and return the page's address."""
+    """Upload the files of a folder in one commit, and return the page's address."""
     hub, (repo, inside, revision) = client(), HubName.parse(name)
     with one_sentence(name):
         api = hub.HfApi()
@@ -99,19 +99,19 @@ def upload(folder: Path, name: str, kind: Kind, private: bool) -> str:
 
 @contextmanager
 def one_sentence(name: str) -> Iterator[None]:
-    """Say in a sentence what the client raises."""
+    """Convert errors of the hub's client to one sentence."""
     errors = client().errors
     try:
         yield
     except errors.RepositoryNotFoundError:
-        missing = f"there is no '{name}' on the Hugging Face Hub that you may use"
+        missing = f"there is no '{name}' on the Hugging Face Hub with your access"
         raise FileNotFoundError(f"{missing}: check the name, or log in with hf auth login") from None
     except errors.RevisionNotFoundError:
         raise FileNotFoundError(f"'{name}' has no such revision on the Hugging Face Hub: leave out @REVISION") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.CachedRepoTreeNotFoundError):
-        raise FileNotFoundError(f"'{name}' is not in the hub's cache, and the hub is not reached: go online") from None
+        raise FileNotFoundError(f"'{name}' is not cached, and the hub is unreachable: go online") from None
     except ValueError as error:
         raise ValueError(f"'{name}' cannot be used: {error}") from None
-    except Exception as error:  # the client's and those of the libraries that it stands on
+    except Exception as error:  # of the client or its libraries
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise OSError(f"the Hugging Face Hub does not give or take '{name}' ({reason}): try again") from error
+        raise OSError(f"the transfer of '{name}' failed ({reason}): try again") from error

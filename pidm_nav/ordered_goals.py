@@ -1,4 +1,4 @@
-"""What the environments with ordered goals share, in 2D and in 3D: infos, rewards, actions, pictures and a window."""
+"""OrderedGoalsEnv: base class of the 2D and 3D environments, with infos, rewards, actions and rendering."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RenderMode = Literal["human", "rgb_array"]
 
 
 class OrderedGoalsEnv(gym.Env[NDArray[Any], NDArray[Any]]):
-    """An environment with goals to reach in order; subclasses define how it moves and how it is drawn."""
+    """Base class of environments with goals to reach in order; subclasses define dynamics and pictures."""
 
     metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 30}  # noqa: RUF012
 
-    def __init__(self, title: str, num_goals: int, render_mode: RenderMode | None = None) -> None:
+    def __init__(self, title: str, num_goals: int, render_mode: RenderMode | None) -> None:
         if render_mode is not None and render_mode not in get_args(RenderMode):
             raise ValueError(f"render_mode is {render_mode!r}: choose 'human', 'rgb_array' or None")
         self.title, self.num_goals, self.render_mode = title, num_goals, render_mode
@@ -27,7 +27,7 @@ class OrderedGoalsEnv(gym.Env[NDArray[Any], NDArray[Any]]):
         self._window: Window | None = None
 
     def get_state(self) -> NDArray[np.float32]:
-        """Return a copy of the state vector, whatever the observations are."""
+        """Return a copy of the state vector, for any type of observations."""
         raise NotImplementedError
 
     def picture(self) -> NDArray[np.uint8]:
@@ -57,7 +57,7 @@ class OrderedGoalsEnv(gym.Env[NDArray[Any], NDArray[Any]]):
         return {**self.__dict__, "_window": None}  # a copy opens its own window
 
     def _info(self, reached_goal: int) -> dict[str, Any]:
-        """Return the infos about goals; `reached_goal` is the goal that this step reached, or -1."""
+        """Return the infos about goals; `reached_goal` is the goal reached in this step, or -1."""
         return {
             "goals_reached": self._goals_reached,
             "num_goals": self.num_goals,
@@ -67,7 +67,7 @@ class OrderedGoalsEnv(gym.Env[NDArray[Any], NDArray[Any]]):
         }
 
     def _outcome(self, reached: bool) -> tuple[float, bool, bool, dict[str, Any]]:
-        """Count the current goal if this step reached it, and return reward, terminated, truncated and info."""
+        """Update the reached goals, and return reward, terminated, truncated and info."""
         reached_goal = self._goals_reached if reached else -1
         self._goals_reached += reached
         if self.render_mode == "human":
@@ -76,14 +76,14 @@ class OrderedGoalsEnv(gym.Env[NDArray[Any], NDArray[Any]]):
 
 
 def read_action(action: Any, components: tuple[str, ...]) -> list[float]:
-    """Return an action as floats clipped to [-1, 1]; one of the wrong shape or with a NaN is a ValueError."""
+    """Return an action as floats clipped to [-1, 1]; a wrong shape or a NaN raises ValueError."""
     array = np.asarray(action, dtype=np.float64)
     if array.shape != (len(components),):
         names = ", ".join(components)
         raise ValueError(f"the action has shape {array.shape}: it must be ({len(components)},) for {names}")
     values: list[float] = array.tolist()
     for value in values:
-        if not -1.0 <= value <= 1.0:  # NaN is caught here too
+        if not -1.0 <= value <= 1.0:  # also if NaN
             if any(map(isnan, values)):
                 raise ValueError(f"the action {values} has a NaN: give finite numbers")
             return [min(max(each, -1.0), 1.0) for each in values]

@@ -1,4 +1,4 @@
-"""The pretrained agents that come with the package, found without importing torch."""
+"""Pretrained agents of the package, found without importing torch."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pidm_nav.limits import suggestion
 
 
 def packaged_folder() -> Path:
-    """Return the folder of the pretrained agents, without importing torch as their module does."""
+    """Return the folder of the pretrained agents."""
     return Path(str(getattr(find_spec("pidm_nav.agents"), "origin", ""))).parent / "data"
 
 
 def packaged_agents() -> dict[str, dict[str, Any]]:
-    """Return the pretrained agents: by name, such as maze/pidm, how each was trained and what it reaches."""
+    """Return the cards of the pretrained agents by name, such as maze/pidm: training data and scores."""
     cards: dict[str, dict[str, Any]] = json.loads((packaged_folder() / "card.json").read_text(encoding="utf-8"))
     return cards
 
 
 def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
-    """Return the folder of an agent that is named by its folder, as TASK/AGENT of the package, or as hf://OWNER/NAME.
+    """Return the folder of an agent, given as a folder, as TASK/AGENT of the package, or as hf://OWNER/NAME.
 
-    The error for anything else suggests a name, which may also be one of the `others`.
+    The error for other names suggests one, also from `others`.
     """
     if on_hub(name):
         return download(str(name), "model", ["agent.json", "weights-*.safetensors"])
@@ -37,5 +37,5 @@ def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
     if path.as_posix() in packaged:
         return packaged_folder() / path
     known = [*others, *packaged]
-    hint = suggestion(str(name), known, f"give a folder that train wrote, or one of {', '.join(known)}")
+    hint = suggestion(str(name), known, f"give the folder of a trained agent, or one of {', '.join(known)}")
     raise FileNotFoundError(f"there is no agent '{name}': {hint}")

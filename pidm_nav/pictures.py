@@ -1,4 +1,4 @@
-"""How episodes, demonstrations and results are drawn, by their `plot` and in notebooks."""
+"""Plots of episodes, demonstrations and results, for their `plot` and for notebooks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["html", "plot"]
 
 @singledispatch
 def plot(drawn: object) -> Figure:
-    """Draw where episodes went on their map or, where there is none to draw on, how their returns grew."""
-    raise TypeError(f"{type(drawn).__name__} has no picture: draw episodes, demonstrations or results")
+    """Plot paths on the map or, without a map, returns over time."""
+    raise TypeError(f"{type(drawn).__name__} cannot be plotted: plot episodes, demonstrations or results")
 
 
 @plot.register(Episode)
 def _(episode: Episode) -> Figure:
-    task = infer_task(episode.observations)  # an episode does not say which map it was played on
+    task = infer_task(episode.observations)  # an episode does not name its task
     return plot_episodes([episode], TASKS[task].layout() if task else None, "")
 
 
@@ -38,7 +38,7 @@ def _(result: EvalResult) -> Figure:
 
 @plot.register(Comparison)
 def _(comparison: Comparison) -> Figure:
-    """Draw the episodes of each policy in a panel of its own."""
+    """Plot the episodes of each policy in one panel."""
     layout = comparison.first.drawn_layout
     figure, axes = panels(len(comparison.results), width=4.2, height=4.75 if layout else 3.2, columns=4)
     for ax, (name, result) in zip(axes, comparison.results.items(), strict=True):

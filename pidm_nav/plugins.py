@@ -1,4 +1,4 @@
-"""Plugins: files or packages of yours that register agents, their parts or environments."""
+"""Plugins: files or modules that register agents, their parts or environments."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ENTRY_POINTS = "pidm_nav.plugins"
 
 
 def load_plugin(plugin: str | Path) -> ModuleType:
-    """Import a plugin, the path of a Python file or the name of a module; what it registers is known from then on."""
+    """Import a plugin, given as the path of a Python file or the name of a module."""
     path = Path(plugin)
     if path.suffix != ".py":
         try:
             return importlib.import_module(str(plugin))
         except ModuleNotFoundError as error:
-            if not f"{plugin}.".startswith(f"{error.name}."):  # something that the plugin imports is missing
+            if not f"{plugin}.".startswith(f"{error.name}."):  # an import of the plugin failed
                 raise
-            raise ValueError(f"there is no module '{plugin}': give one that is installed, or a .py file") from None
+            raise ValueError(f"there is no module '{plugin}': give an installed module, or a .py file") from None
     path = path.resolve()
     if not path.is_file():
         raise FileNotFoundError(f"there is no plugin '{plugin}': give the path of a .py file, or a module's name")
@@ -46,7 +46,7 @@ def load_plugin(plugin: str | Path) -> ModuleType:
 
 
 def load_plugins() -> None:
-    """Load the plugins of installed packages and those that the environment variable names."""
+    """Load the plugins of installed packages and of the environment variable."""
     for entry in entry_points(group=ENTRY_POINTS):
         entry.load()
     for plugin in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
@@ -55,7 +55,7 @@ def load_plugins() -> None:
 
 @contextmanager
 def plugins_loaded(plugins: Sequence[str]) -> Iterator[None]:
-    """Load plugins here, and meanwhile in all worker processes, which inherit the environment variable."""
+    """Load plugins here and, inside the block, in all worker processes, which inherit the environment variable."""
     before = os.environ.get(PLUGINS_VARIABLE)
     for plugin in plugins:
         load_plugin(plugin)

@@ -1,4 +1,4 @@
-"""Policies by the name that a person gives: an expert, or a trained agent, in a folder or from the package."""
+"""Policies by name: experts, and trained or pretrained agents."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ def evaluate(
     seed: int = TEST.start,
     **options: Any,
 ) -> evaluation.EvalResult:
-    """Evaluate a policy; episode i begins with `reset(seed=seed + i)`, whatever the policy.
+    """Evaluate a policy; episode i begins with `reset(seed=seed + i)`.
 
     Args:
-        policy: anything with `predict`; the folder of a trained agent, the name of a pretrained one such as
-            `maze/pidm`, or the name of an expert such as `astar`.
-        task: the name of a task, "custom" with `layout=` among the environment's arguments, any Gymnasium id, or an
-            environment, which plays the episodes one after the other and stays open; by default the task and the
-            arguments that the agent was trained with.
-        episodes: the number of episodes.
-        seed: the seed of the first episode; by default of those that no demonstration has (`pidm_nav.seeds`).
+        policy: a policy with `predict`, the folder of a trained agent, a pretrained agent such as `maze/pidm`, or an
+            expert such as `astar`.
+        task: name of a task, "custom" with `layout=` among the environment's arguments, any Gymnasium id, or an
+            environment, in which episodes run one after the other and which stays open. Default: the task and
+            arguments of the agent's training.
+        episodes: number of episodes.
+        seed: seed of the first episode. Default: the first test seed (`pidm_nav.seeds`).
         options: `metric`, `max_steps`, `film`, `progress` and `keep_episodes` as in
-            `pidm_nav.rollouts.evaluation.evaluate`, and the environment's arguments.
+            `pidm_nav.rollouts.evaluation.evaluate`, and arguments of the environment.
     """
     if isinstance(policy, str | Path) and str(policy) not in EXPERTS:
         if hasattr(task, "predict") or (isinstance(task, str) and _is_agent(task) and not _is_agent(policy)):
-            raise ValueError(f"'{policy}' stands where the agent should: give evaluate(agent, task)")
+            raise ValueError(f"'{policy}' is given as the agent: give evaluate(agent, task)")
         policy = load_named(str(policy))
     if task is None:
         trained_on: dict[str, Any] = getattr(policy, "description", {})
         if "task" not in trained_on:
-            raise ValueError("no task given, and the policy does not say what it was trained on: name a task")
+            raise ValueError("no task is given, and the policy has none: give a task")
         task, options = trained_on["task"], {**trained_on.get("env_kwargs", {}), **options}
     if isinstance(policy, str | Path):
         known, arguments = task_of(task) if isinstance(task, gym.Env) else (find_task(task), options)
@@ -69,20 +69,20 @@ def _is_agent(name: str | Path) -> bool:
 
 
 def load_named(name: str, device: str = "cpu") -> Agent:
-    """Load an agent; the error for a name that is none says which experts can be named instead."""
+    """Load an agent by folder or name; the error for an unknown name also suggests experts."""
     folder = find_agent(name, EXPERTS)
     agent: Agent = import_agents().load_agent(folder, device=device)
     return agent
 
 
 def import_agents() -> Any:
-    """Import `pidm_nav.agents`, which experts do not need, in one thread at a time: it imports itself in a circle."""
+    """Import `pidm_nav.agents`, in one thread at a time because of its circular imports."""
     with IMPORTING:
         return import_module("pidm_nav.agents")
 
 
 def named_expert(name: str, task: Task, env_kwargs: Mapping[str, Any], seed: int) -> Policy:
-    """Make an expert for a task, or for a map of one's own."""
+    """Return an expert for a task or for the map among its arguments."""
     layout = task.layout(env_kwargs) if "layout" in env_kwargs and name in task.experts else None
     return make_expert(name, layout or task, **({} if name == "astar" else {"seed": seed}))
 
@@ -90,13 +90,13 @@ def named_expert(name: str, task: Task, env_kwargs: Mapping[str, Any], seed: int
 def make_rival(
     agent: Agent | str, task: Task, env_kwargs: dict[str, Any], seed: int, render_mode: str | None = None
 ) -> Rival:
-    """Return an expert or a trained agent, in an environment with the person's dynamics and its own observations."""
+    """Return an expert or agent as a rival, with the person's dynamics and the agent's observations."""
     if isinstance(agent, str):
         expert = named_expert(agent, task, env_kwargs, seed)
         return Rival(
             "A*" if agent == "astar" else agent, expert, task.make_vec(1, render_mode=render_mode, **env_kwargs)
         )
-    from pidm_nav.agents.agent import same_space  # torch, which experts do not need
+    from pidm_nav.agents.agent import same_space
 
     trained_with: dict[str, Any] = agent.description.get("env_kwargs", {})
     observed = {key: trained_with[key] for key in OBSERVED if key in trained_with}

@@ -1,10 +1,10 @@
 """Intervals and tests over independent units: training seeds in sweeps, episodes in the evaluation of one agent.
 
-Values that share a unit are averaged first: gains of one training seed on several tasks and numbers of demonstrations
-share its draws, weights and batches, so five seeds are five units, however many jobs they have.
+Values of one unit are averaged first. Gains of one training seed on several tasks and numbers of demonstrations share
+draws, weights and batches, so five seeds are five units, however many jobs they have.
 
-Measured coverage of the nominal 95% interval of the mean, in 20,000 simulated experiments each: of normal scores, of
-scores near a bound (beta distribution, mean 0.9, skewness -1.5), and of units that fail altogether one time in ten:
+Coverage of the nominal 95% interval of the mean in 20,000 simulated experiments each, for normal scores, for scores
+near a bound (beta distribution, mean 0.9, skewness -1.5), and for units that fail completely with probability 0.1:
 
 | units | normal | near 1 | 0 or 1 |
 |-------|--------|--------|--------|
@@ -14,7 +14,7 @@ scores near a bound (beta distribution, mean 0.9, skewness -1.5), and of units t
 |    20 |    95% |    93% |    88% |
 |    50 |    95% |    94% |    88% |
 
-Few units that all succeed show no spread and give an interval of no width: it says nothing about rare failures.
+A few units that all succeed have no variance and give an interval of width 0, which says nothing about rare failures.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 REPETITIONS = 2000  # of every bootstrap
-EQUAL = 1e-12  # units that differ by less, relative to their size, differ by rounding alone
+EQUAL = 1e-12  # smaller relative differences between units are rounding errors
 
 
 class Mean(NamedTuple):
-    """A mean over independent units with its 95% interval, and p of the two-sided test that it is 0."""
+    """Mean over independent units with its 95% interval and the p-value of the two-sided test that it is 0."""
 
     value: float
     low: float
@@ -47,9 +47,9 @@ def estimate_mean(
     """Return the mean of values (N,) with Student's t interval and test over their units.
 
     Args:
-        values: scores or paired differences; nan where one is missing.
-        units: what each value belongs to, such as its training seed; by default each value is a unit.
-        bounds: the lowest and highest possible mean, at which the interval ends.
+        values: scores or paired differences; nan if missing.
+        units: unit of each value, such as its training seed. Default: each value is a unit.
+        bounds: lowest and highest possible mean, which clip the interval.
     """
     from scipy.special import stdtrit
 
@@ -63,12 +63,12 @@ def estimate_mean(
 
 
 def interval_text(low: float, high: float, form: str = ".3f") -> str:
-    """Return an interval in parentheses, after a space; nothing where a single unit has none."""
+    """Return an interval as text in parentheses after a space; nothing if it is undefined."""
     return "" if math.isnan(low) else f" ({low:{form}} to {high:{form}})"
 
 
 def below_p(values: ArrayLike, limit: float, units: Sequence[Hashable] | None = None) -> float:
-    """Return p of the one-sided t-test that the mean lies below a limit; with a margin, of non-inferiority."""
+    """Return the p-value of the one-sided t-test that the mean is below a limit; with a margin, of non-inferiority."""
     means = _unit_means(values, units)
     if not len(means):
         return math.nan
@@ -76,12 +76,12 @@ def below_p(values: ArrayLike, limit: float, units: Sequence[Hashable] | None = 
 
 
 def equivalence_p(values: ArrayLike, margin: float, units: Sequence[Hashable] | None = None) -> float:
-    """Return p of the two one-sided t-tests (TOST) that the mean of paired differences lies within +-margin."""
+    """Return the p-value of the two one-sided t-tests (TOST) that the mean of paired differences is within +-margin."""
     return max(below_p(values, margin, units), below_p(-np.asarray(values, dtype=np.float64), margin, units))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number (Holm's method), in their order; nan counts as no test."""
+    """Return p-values with Holm's correction; nan counts as no test."""
     adjusted, highest = list(map(float, p_values)), 0.0
     known = [i for i in np.argsort(adjusted).tolist() if not math.isnan(adjusted[i])]
     for rank, i in enumerate(known):
@@ -90,15 +90,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def resample(values: Floats, rng: np.random.Generator) -> Floats:
-    """Draw as many rows as there are, with replacement: (REPETITIONS, ...values.shape)."""
+    """Resample rows with replacement: (REPETITIONS, ...values.shape)."""
     return values[rng.integers(len(values), size=(REPETITIONS, len(values)))]
 
 
 def percentile_interval(replicates: Floats, units: int) -> tuple[float, float]:
-    """Return the bootstrap's 95% interval from its replicates, which may be infinite; replicates of nan are left out.
+    """Return the 95% bootstrap interval from replicates, which may be infinite; nan replicates are left out.
 
     The percentiles are widened as Student's t is wider than the normal distribution (Hesterberg's expanded percentile
-    interval): plain ones are too narrow for few units. Below five units even the extremes are; see the t interval.
+    interval), because plain percentiles are too narrow for few units. Below five units even the extremes are.
     """
     from scipy.special import ndtr, stdtrit
 
@@ -122,7 +122,7 @@ def _unit_means(values: ArrayLike, units: Sequence[Hashable] | None) -> Floats:
 
 
 def _standard_error(means: Floats) -> float:
-    """Return the standard error of the mean: 0 where all units are equal, nan for a single one."""
+    """Return the standard error of the mean: 0 if all units are equal, nan for a single unit."""
     if len(means) < 2:
         return math.nan
     if np.ptp(means) <= EQUAL * np.abs(means).max():
@@ -131,7 +131,7 @@ def _standard_error(means: Floats) -> float:
 
 
 def _tail(distance: float, error: float, units: int) -> float:
-    """Return the one-sided p of a mean this far beyond a limit; without any spread that of the test of n signs."""
+    """Return the one-sided p-value of a mean this far beyond a limit; without variance, that of the sign test."""
     from scipy.special import stdtr
 
     if math.isnan(error):

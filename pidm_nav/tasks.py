@@ -1,6 +1,6 @@
-"""The registry of tasks: from a name, or any Gymnasium id, to everything needed to make, limit, play and score it.
+"""Registry of tasks: how to make, limit, play and score the environment of a name or of any Gymnasium id.
 
-Worlds are named as strings and imported when an environment is made, so that the registry stays light.
+Environments are named by strings and imported on first use, so that the registry imports little.
 """
 
 from __future__ import annotations
@@ -24,58 +24,58 @@ from numpy.typing import NDArray
 from pidm_nav.limits import MAX_SIDE, MAX_STEPS, check_number, suggestion
 from pidm_nav.world2d.layout import Layout
 
-DEFAULT_MAX_STEPS = 1000  # for environments without a step limit of their own
+DEFAULT_MAX_STEPS = 1000  # for environments without a step limit
 Metric = Literal["goal ratio", "success rate", "return"]
 METRICS: dict[str, Metric] = dict.fromkeys(
     ("Meta-World/*", "Fetch*", "HandReach*", "HandManipulate*", "AdroitHand*", "PointMaze_*", "AntMaze_*"),
     "success rate",
 )
-"""The metrics of environments that are not ours, by pattern of their ids; all others are scored by their return.
+"""Metrics of other environments by pattern of their ids; the default is the return.
 
-These are Meta-World's and Gymnasium-Robotics' environments whose infos say whether an episode is a success. Add yours
-with `METRICS["Mine-v0"] = "success rate"`, or give `metric=` to `find_task`, `evaluate` or `Sweep`.
+These are Meta-World's and Gymnasium-Robotics' environments, whose infos report success. Add yours with
+`METRICS["Mine-v0"] = "success rate"`, or give `metric=` to `find_task`, `evaluate` or `Sweep`.
 """
 OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
-"""The arguments in which the environments of policies that play the same episode may differ."""
+"""Arguments of observations, in which the environments of compared policies may differ."""
 MAX_CHANNELS = 4  # of an image; more are a stack of images
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the package needs to know about an environment; the defaults are for environments that are not ours."""
+    """An environment with its properties; the defaults are for environments outside this package."""
 
-    name: str  # used in files and on the command line; the Gymnasium id if the environment is not ours
-    title: str  # used in tables and figures
+    name: str  # name in files and on the command line; the Gymnasium id of other environments
+    title: str  # title in tables and figures
     env_id: str
     max_steps: int = DEFAULT_MAX_STEPS
-    num_goals: int = 0  # 0 if the environment has no goals, or if they depend on the map
+    num_goals: int = 0  # number of goals; 0 without goals, or if it depends on the map
     map: str | None = None  # name of the map's file
-    room_size: tuple[int, int] = (800, 800)
-    world: str | None = None  # the dataclass of the environment's arguments, as module:class
-    entry_point: str | None = None  # the environment, as module:class
-    vector_entry_point: str | None = None  # the environment that steps all rows at once, if there is one
-    rows: int = 16  # the largest number of episodes that are rolled out at once
+    room_size: tuple[int, int] = (800, 800)  # width and height of the map in pixels
+    world: str | None = None  # dataclass of the environment's arguments, as module:class
+    entry_point: str | None = None  # environment, as module:class
+    vector_entry_point: str | None = None  # vector environment, as module:class
+    rows: int = 16  # largest number of parallel episodes
     has_2d_state: bool = False  # whether the state vector is that of world2d/state.py
-    flags: tuple[int, int] | None = None  # first column and stride of the reached flags in the state vector
-    metric: Metric = "return"  # how performance is measured, whatever happens in an episode
-    experts: tuple[str, ...] = ()  # names of the experts that can play it; the first is the default
+    flags: tuple[int, int] | None = None  # first column and stride of the flags of reached goals in the state vector
+    metric: Metric = "return"
+    experts: tuple[str, ...] = ()  # names of the task's experts; the first is the default
     fps: float = 30.0  # steps per second when a person plays
-    sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")  # what drives each action component when a person plays
+    sticks: tuple[str, ...] = ("x", "-y", "turn", "-look")  # stick axis of each action component when a person plays
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The environment's arguments and their default values; empty if the environment is not ours."""
+        """Arguments of the environment with their defaults; empty for environments outside this package."""
         return {} if self.world is None else {each.name: each.default for each in fields(resolve_name(self.world))}
 
     def layout(self, env_kwargs: Mapping[str, Any] | None = None) -> Layout | None:
-        """Return the map seen from above, or None if there is none."""
+        """Return the map, or None if there is none."""
         if env_kwargs and "layout" in env_kwargs:
             room_size = env_kwargs.get("room_size", self.room_size)
             return Layout.load(env_kwargs["layout"], room_size, env_kwargs.get("goal_order"))
         return None if self.map is None else _read_map(self.map, self.room_size)
 
     def goal_flags(self, observation_size: int) -> tuple[int, ...]:
-        """Return the columns of a state observation that say whether a goal is reached."""
+        """Return the columns of the flags of reached goals in a state."""
         if self.flags is None:
             return ()
         first, stride = self.flags
@@ -86,8 +86,8 @@ class Task:
     def make(
         self, render_mode: str | None = None, max_steps: int | None = None, **env_kwargs: Any
     ) -> gym.Env[Any, Any]:
-        """Make one environment, with observations flattened where they are neither rows of numbers nor images."""
-        # not every environment of other people has a render_mode
+        """Make one environment, with observations flattened unless they are vectors or images."""
+        # some environments have no render_mode
         options = {"disable_env_checker": True} | ({"render_mode": render_mode} if render_mode else {})
         env: gym.Env[Any, Any] = self._made(gym.make, max_steps, options, env_kwargs)
         try:
@@ -97,16 +97,16 @@ class Task:
             raise
 
     def plain(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-        """Check an environment of this task, and return it with observations that are rows of numbers or images."""
+        """Check an environment of this task, and return it with vectors or images as observations."""
         _check_env(env, self.name)
-        seen = env.observation_space
-        plain = isinstance(seen, spaces.Box) and (len(seen.shape) == 1 or _is_image(seen))
+        space = env.observation_space
+        plain = isinstance(space, spaces.Box) and (len(space.shape) == 1 or _is_image(space))
         return env if plain else gym.wrappers.FlattenObservation(env)
 
     def make_vec(
         self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
     ) -> VectorEnv[Any, Any, Any]:
-        """Make a vector environment for rollouts, which do not care what a row does after its episode has ended."""
+        """Make a vector environment for rollouts, which ignore rows after the end of their episodes."""
         if self.vector_entry_point is None or render_mode == "human":
             return SyncVectorEnv([partial(self.make, render_mode, max_steps, **env_kwargs)] * rows)
         options = {"num_envs": rows, "render_mode": render_mode, "autoreset_mode": AutoresetMode.DISABLED}
@@ -114,7 +114,7 @@ class Task:
         return env
 
     def rows_for(self, episodes: int) -> int:
-        """Return how many rows to make for these episodes: as few waves as possible, and few unused rows."""
+        """Return the number of rows for these episodes: as few waves as possible, and few unused rows."""
         waves = -(-episodes // self.rows)
         return -(-episodes // waves)
 
@@ -125,16 +125,16 @@ class Task:
             times = max(round(size / states.shape[2]), 1)
             return [frame.repeat(times, axis=0).repeat(times, axis=1) for frame in states]
         if not self.has_2d_state:
-            raise ValueError(f"an episode of {self.name} cannot be drawn from its states: record image observations")
+            raise ValueError(f"states of {self.name} cannot be drawn: record image observations")
         return list(resolve_name("pidm_nav.world2d.render:draw_states")(self.layout(env_kwargs), states, size))
 
     def _made(
         self, make: Callable[..., Any], max_steps: int | None, options: dict[str, Any], env_kwargs: dict[str, Any]
     ) -> Any:
-        """Make an environment with Gymnasium; what its arguments break is a ValueError."""
+        """Make an environment with Gymnasium; invalid arguments raise ValueError."""
         for name in env_kwargs:
             if self.world and name not in self.defaults:
-                raise ValueError(f"{self.name} has no argument '{name}': it takes {', '.join(self.defaults)}")
+                raise ValueError(f"{self.name} has no argument '{name}': choose among {', '.join(self.defaults)}")
         if max_steps is not None:
             check_number("max_steps", max_steps, 1, MAX_STEPS)
         try:
@@ -144,13 +144,13 @@ class Task:
 
 
 def unflatten(space: spaces.Space[Any], rows: NDArray[Any]) -> Any:
-    """Return observations (N, D), which `Task.make` has flattened, as their space has them."""
+    """Return flattened observations (N, D) of `Task.make` in the structure of their space."""
     if isinstance(space, spaces.Dict):
         ends = np.cumsum([spaces.flatdim(part) for part in space.values()])
         parts = np.split(rows, ends[:-1], axis=1)
         return {name: unflatten(space[name], part) for name, part in zip(space, parts, strict=True)}
     if not isinstance(space, spaces.Box):
-        raise ValueError(f"observations cannot be read as {space}: only those of Box and Dict spaces can")
+        raise ValueError(f"observations cannot be unflattened to {space}: give a Box or Dict space")
     return rows.reshape(len(rows), *space.shape)
 
 
@@ -159,22 +159,22 @@ def _is_image(space: spaces.Box) -> bool:
 
 
 def _check_env(env: gym.Env[Any, Any], name: str) -> None:
-    """Refuse what agents cannot imitate in an environment, and wrappers under which no two episodes are alike."""
+    """Raise ValueError for unsupported actions and images, and for wrappers that change from step to step."""
     if not isinstance(env.action_space, spaces.Box | spaces.Discrete):
         kind = type(env.action_space).__name__
-        raise ValueError(f"{name} has {kind} actions: only Box and Discrete actions can be demonstrated and imitated")
-    seen = env.observation_space
-    if isinstance(seen, spaces.Box) and seen.dtype == np.uint8 and len(seen.shape) > 1 and not _is_image(seen):
+        raise ValueError(f"{name} has {kind} actions: wrap it to have Box or Discrete actions")
+    space = env.observation_space
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1 and not _is_image(space):
         raise ValueError(
-            f"{name} observes bytes of shape {seen.shape}, and an image has (height, width, channels): do not stack "
-            "images, as agents remember some by themselves (history=), and keep the channels of gray ones"
+            f"{name} observes bytes of shape {space.shape}, not images (height, width, channels): do not stack images, "
+            "as agents have a history of their own, and keep the channel of gray images"
         )
     layer: Any = env
     while isinstance(layer, gym.Wrapper):
         if getattr(layer, "update_running_mean", False):
             raise ValueError(
-                f"{name} has a {type(layer).__name__} whose statistics change with every step: leave it out, as agents "
-                "scale observations by themselves, or give it statistics and set its update_running_mean to False"
+                f"{name} has a {type(layer).__name__} with statistics that change in every step: leave it out, as "
+                "agents scale observations, or fix its statistics with update_running_mean=False"
             )
         layer = layer.env
 
@@ -199,7 +199,7 @@ _2D: dict[str, Any] = {
 _3D: dict[str, Any] = {
     "world": "pidm_nav.world3d.env:World3D",
     "entry_point": "pidm_nav.world3d.env:NavEnv3D",
-    "rows": 1,  # each row has its own engine
+    "rows": 1,  # an engine has one row
     "metric": "goal ratio",
     "flags": (6, 1),
     "experts": ("scripted",),
@@ -230,7 +230,7 @@ PAPER_TASKS: dict[str, Task] = {name: TASKS[name] for name in ("four-room", "zig
 def find_task(name: str | Task, metric: Metric | None = None) -> Task:
     """Return the task of a name (`four-room`, `FourRoom`, `tour_3d`) or of any registered Gymnasium id.
 
-    Its metric is `metric` or, by default, the task's own; for other people's environments `METRICS` says it.
+    The metric is `metric` or, by default, the task's; `METRICS` has those of other environments.
     """
     task = name if isinstance(name, Task) else _named_task(name)
     if metric is None:
@@ -242,7 +242,7 @@ def find_task(name: str | Task, metric: Metric | None = None) -> Task:
 
 
 def task_of(env: gym.Env[Any, Any]) -> tuple[Task, dict[str, Any]]:
-    """Return the task of an environment, and the arguments that it was made with, as far as both are known."""
+    """Return the task of an environment and its arguments, as far as they are known."""
     inner, spec = env.unwrapped, env.spec
     task, world = TASKS.get(getattr(inner, "title", "")), getattr(inner, "world", None)
     if task is not None and task.world is not None and type(world) is resolve_name(task.world):
@@ -266,7 +266,7 @@ def _named_task(name: Any) -> Task:
         spec = gym.spec(name)
     except gym.error.Error:
         hint = suggestion(name, [*TASKS, *gym.registry], f"choose one of {', '.join(TASKS)}, or any Gymnasium id")
-        raise ValueError(f"no task is called '{name}': {hint}") from None
+        raise ValueError(f"there is no task '{name}': {hint}") from None
     metric: Metric = next((each for ids, each in METRICS.items() if fnmatchcase(spec.id, ids)), "return")
     return Task(spec.id, spec.id, spec.id, spec.max_episode_steps or DEFAULT_MAX_STEPS, metric=metric)
 
@@ -276,9 +276,9 @@ def _plain(name: str) -> str:
 
 
 def task_name(name: str) -> str:
-    """Return the name of a task as files spell it: unchanged if the task is not ours, and never with a module."""
+    """Return the name of a task in files; other ids are unchanged, and ids with a module raise ValueError."""
     if ":" in name.removeprefix("pidm_nav:"):
-        raise ValueError(f"the task is called '{name}': files must not name modules to import, give the id alone")
+        raise ValueError(f"the task '{name}' names a module to import: give the id alone")
     try:
         return find_task(name).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""Shows frames in a window, puts them side by side, and saves them as videos."""
+"""Frames in a window, side by side, and as videos."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ PYGAME_CURE = "pip uninstall -y pygame pygame-ce && pip install pygame-ce"
 
 
 def require_pygame_ce() -> str:
-    """Return the version of pygame-ce; an ImportError says the cure where pygame has overwritten it."""
+    """Return the version of pygame-ce; ImportError if pygame has overwritten it."""
     import pygame
 
     if not getattr(pygame, "IS_CE", False):
-        raise ImportError(f"pygame has overwritten pygame-ce, whose files have the same names: {PYGAME_CURE}")
+        raise ImportError(f"pygame has overwritten pygame-ce: {PYGAME_CURE}")
     return str(pygame.version.ver)
 
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Keep C libraries from printing to standard error inside the block, as SDL does about XDG_RUNTIME_DIR."""
+    """Silence C libraries such as SDL on standard error inside the block."""
     kept = os.dup(2)
     try:
         with open(os.devnull, "wb") as nowhere:
@@ -48,34 +48,34 @@ def quiet_libraries() -> Iterator[None]:
 
 
 def require_display(instead: str) -> None:
-    """Start pygame's display; where there is none, an OSError says what to do instead."""
+    """Start pygame's display; without a display, OSError says what to do instead."""
     import pygame
 
     require_pygame_ce()
     named = {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"}
-    if not sys.platform.startswith("linux") or os.environ.keys() & named:  # elsewhere SDL would print its own complaint
+    if not sys.platform.startswith("linux") or os.environ.keys() & named:  # otherwise SDL would print an error
         with suppress(pygame.error):
             with quiet_libraries():
                 pygame.display.init()
-            # Without a display, SDL may silently choose a driver that draws nowhere.
+            # without a display, SDL may silently choose an invisible driver
             if pygame.display.get_driver() != "offscreen" or "SDL_VIDEODRIVER" in os.environ:
                 return
         pygame.display.quit()
-    raise OSError(f"cannot open a window, as there is no display: run this on a desktop, or {instead}")
+    raise OSError(f"cannot open a window without a display: use a desktop, or {instead}")
 
 
 class Window:
-    """A window for frames, opened by the first `show`; frames too large for the desktop are shown smaller."""
+    """Window for frames, opened by the first `show`; frames larger than the desktop are shrunk."""
 
     def __init__(self, title: str = "pidm-nav") -> None:
         self.title = title
-        self.closed = False  # whether the user has closed it; `show` then does nothing until `close` is called
+        self.closed = False  # whether the user has closed it; `show` then does nothing until `close`
         self._screen: pygame.Surface | None = None
         self._size = (0, 0)  # of the frames
         self._clock: pygame.time.Clock | None = None
 
     def show(self, frame: Frame, fps: float = 30) -> list[pygame.event.Event]:
-        """Show a frame, wait until 1 / fps seconds after the previous one, and return the user's input events."""
+        """Show a frame, wait until 1 / fps seconds after the previous one, and return input events."""
         import pygame
 
         if self.closed:
@@ -84,7 +84,7 @@ class Window:
         if self._screen is None or self._clock is None or self._size != size:
             require_display("use render_mode='rgb_array' or a video")
             pygame.display.set_caption(self.title)
-            width, height = pygame.display.get_desktop_sizes()[0]  # less the borders and bars that windows have
+            width, height = pygame.display.get_desktop_sizes()[0]  # minus borders and bars
             shrink = min((width - 20) / size[0], (height - 80) / size[1], 1.0)
             self._screen = pygame.display.set_mode((round(size[0] * shrink), round(size[1] * shrink)))
             self._size, self._clock = size, pygame.time.Clock()
@@ -111,13 +111,11 @@ class Window:
 
 
 def side_by_side(frames: Sequence[Frame], titles: Sequence[str] = ()) -> Frame:
-    """Return one frame with the given ones next to each other on white, each under its title if there are titles."""
+    """Return one frame with the given frames side by side on white, with optional titles above."""
     import pygame
 
     if not frames or (titles and len(titles) != len(frames)):
-        raise ValueError(
-            f"{len(frames)} frames and {len(titles)} titles: give frames, and each of them a title or none"
-        )
+        raise ValueError(f"there are {len(frames)} frames and {len(titles)} titles: give a title per frame, or none")
     tallest = max(len(frame) for frame in frames)
     gap = max(tallest // 40, 4)
     bar = max(tallest // 14, 20) if titles else gap
@@ -137,21 +135,20 @@ def side_by_side(frames: Sequence[Frame], titles: Sequence[str] = ()) -> Frame:
 
 
 def check_video_name(path: Path) -> None:
-    """Refuse a file name that `write_video` cannot write to, before any work is done for it."""
+    """Raise an error for a path that `write_video` cannot write to."""
     if path.suffix.lower() not in (".gif", ".mp4"):
-        raise ValueError(f"cannot write a video to '{path}': its name must end in .gif or .mp4")
+        raise ValueError(f"cannot write a video to '{path}': give a name that ends with .gif or .mp4")
     writable_folder(path.parent, "place")
 
 
-def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, every: int = 1, loss: int = 24) -> Path:
-    """Save frames as a GIF or an mp4 file, whichever the path's suffix says; a file is replaced at the very end.
+def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, every: int = 1) -> Path:
+    """Save frames as a .gif or .mp4 file, atomically.
 
     Args:
         frames: (H, W, 3) uint8 arrays, all of one shape.
-        path: the file to write; its folder is created.
-        fps: the number of the given frames per second.
-        every: keep only every n-th frame and play at the same speed, for smaller files.
-        loss: the compression of an mp4 from 0 to 51 (H.264's constant rate factor); 6 more halve the file size.
+        path: file to write; its folder is created.
+        fps: frames per second.
+        every: keep only every n-th frame at the same speed, for smaller files.
     """
     path = Path(path)
     check_video_name(path)
@@ -160,16 +157,16 @@ def write_video(frames: Iterable[Frame], path: str | Path, fps: float = 30, ever
         if path.suffix.lower() == ".gif":
             _write_gif(kept, temporary, fps / every)
         else:
-            _write_mp4(kept, temporary, fps / every, loss)
+            _write_mp4(kept, temporary, fps / every)
     return path
 
 
 class Clip:
-    """A film that notebooks show: a GIF in memory, of every n-th frame."""
+    """Video for notebooks: a GIF in memory, of every third frame."""
 
-    def __init__(self, frames: Iterable[Frame], fps: float = 30, every: int = 3) -> None:
-        kept, file = _kept(frames, fps, every), io.BytesIO()
-        _write_gif(kept, file, fps / every)
+    def __init__(self, frames: Iterable[Frame], fps: float = 30) -> None:
+        kept, file = _kept(frames, fps, 3), io.BytesIO()
+        _write_gif(kept, file, fps / 3)
         self.gif, self.length = file.getvalue(), len(kept)
 
     def __repr__(self) -> str:
@@ -180,43 +177,43 @@ class Clip:
 
 
 def _kept(frames: Iterable[Frame], fps: float, every: int) -> list[Frame]:
-    """Return every n-th frame and the last one, which shows how it ends."""
+    """Return every n-th frame and the last one."""
     if every < 1 or not 0.1 <= fps <= 1000:
-        raise ValueError(f"every is {every} and fps is {fps}: use at least 1, and 0.1 to 1000 frames per second")
+        raise ValueError(f"every is {every} and fps is {fps}: give at least 1, and 0.1 to 1000 frames per second")
     kept = list(frames)
     kept = kept[::every] + (kept[-1:] if (len(kept) - 1) % every else [])
     if not kept or any(frame.shape != kept[0].shape for frame in kept):
-        raise ValueError("a video needs frames: give at least one, and all of one shape")
+        raise ValueError("a video needs frames of one shape: give at least one")
     return kept
 
 
 def _write_gif(frames: list[Frame], path: Path | io.BytesIO, fps: float) -> None:
-    """Write all frames with one palette, so that what does not move is stored once."""
+    """Write all frames with one palette, so that static pixels are stored once."""
     from PIL import Image
 
     sample = Image.fromarray(np.vstack(frames[:: max(len(frames) // 8, 1)]))
     counts: Any = sample.getcolors(sample.width * sample.height)
     colors = np.array([color for _, color in sorted(counts, key=lambda each: (-each[0], each[1]))], np.uint8)
-    exact, others = colors[:64], colors[64:]  # the commonest are kept, or the agent's would be averaged away
+    exact, others = colors[:64], colors[64:]  # keep common colors exactly, such as the agent's
     mixed = (Image.fromarray(others[None]).quantize(64).getpalette() or []) if len(others) else []
     palette = Image.new("P", (1, 1))
     palette.putpalette([*exact.ravel().tolist(), *mixed[: 64 * 3]])
     images = (Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
-    duration = max(round(100 / fps) * 10, 20)  # ms; GIFs count in hundredths, and browsers play slower below two
+    duration = max(round(100 / fps) * 10, 20)  # ms; GIFs count in units of 10 ms, and browsers slow down below 20 ms
     next(images).save(path, format="GIF", save_all=True, append_images=images, duration=duration, loop=0)
 
 
-def _write_mp4(frames: list[Frame], path: Path, fps: float, loss: int) -> None:
+def _write_mp4(frames: list[Frame], path: Path, fps: float) -> None:
     import imageio.v2 as imageio
     import imageio_ffmpeg
 
     height, width, _ = frames[0].shape
     odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 needs even sides
     even: list[Any] = [np.pad(frame, odd, mode="edge") for frame in frames]
-    settings: dict[str, Any] = {"codec": "libx264", "quality": None, "output_params": ["-crf", str(loss)]}
+    settings: dict[str, Any] = {"codec": "libx264", "quality": None, "output_params": ["-crf", "24"]}
     settings |= {"macro_block_size": 1, "ffmpeg_log_level": "quiet"}
     imageio.mimwrite(path, even, format="FFMPEG", fps=fps, **settings)
-    with suppress(RuntimeError):  # ffmpeg may fail without a word, most often on a full disk
+    with suppress(RuntimeError):  # ffmpeg may fail without an error, most often on a full disk
         if imageio_ffmpeg.count_frames_and_secs(path)[0] == len(even):
             return
     raise OSError("ffmpeg could not write all frames, as on a full disk")

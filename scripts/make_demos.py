@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from play_statistics import PlayStatistics, play_statistics
+
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
 from pidm_nav.demos.experts.humanlike import HumanLikePlayer
 from pidm_nav.demos.formats.npz import load_demos, save_demos
-from pidm_nav.demos.statistics import PlayStatistics, play_statistics
 from pidm_nav.tasks import PAPER_TASKS
 
 DATA = Path(__file__).parents[1] / "demos" / "data"
@@ -32,8 +33,8 @@ ROWS = {
     "stick change per step": "{0.stick_change:.3f}",
     "action variance near goals": "{0.variance_near:.2f}",
     "action variance elsewhere": "{0.variance_far:.2f}",
-    "in the same place, near goals": "{0.spread_near:.2f}",
-    "in the same place, elsewhere": "{0.spread_far:.2f}",
+    "in the same place, near goals": "{0.local_variance_near:.2f}",
+    "in the same place, elsewhere": "{0.local_variance_far:.2f}",
 }
 
 

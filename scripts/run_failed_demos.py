@@ -23,7 +23,7 @@ from pidm_nav.agents.batches import TrainingData
 from pidm_nav.console import say
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.demos.experts.play import Play
+from pidm_nav.demos.experts.random_play import RandomPlay
 from pidm_nav.demos.failed import without_failed
 from pidm_nav.files import write_rows
 
@@ -47,7 +47,7 @@ class GivesUp:
 
     def __init__(self, task: str, kind: str, seed: int) -> None:
         self.player, self.kind = make_expert("human-like", task, seed=seed), kind
-        self.wander, rng = Play(task, seed), np.random.default_rng(seed)
+        self.wander, rng = RandomPlay(task, seed), np.random.default_rng(seed)
         self.until = np.where(np.arange(EPISODES) % 2, rng.uniform(0.2, 0.9, EPISODES) * STEPS[task], np.inf)
 
     def predict(

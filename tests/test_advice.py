@@ -15,7 +15,7 @@ from pidm_nav.analysis.held_out import VectorPolicy, Vectors, find_spaces, folds
 from pidm_nav.analysis.offline import action_effect, action_error, pushes
 from pidm_nav.cli import main
 from pidm_nav.demos import DemoDataset, Episode, collect, load_demos, save_demos
-from pidm_nav.demos.experts.play import Play
+from pidm_nav.demos.experts.random_play import RandomPlay
 from pidm_nav.statistics import Mean
 
 QUICK = {"steps": 2, "episodes": 2}
@@ -80,16 +80,16 @@ def test_each_episode_is_held_out_once(demos):
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_few_demonstrations_say_what_cannot_be_told(demos, number, capsys):
     found = advise(demos[:number], rollouts=False, **QUICK)
-    assert ("so few demonstrations cannot tell" in found.sentence) == (number < 3) and found.sure == "low"
+    assert ("these are too few to test that" in found.sentence) == (number < 3) and found.sure == "low"
     assert len(found.errors) == (0 if number == 1 else 10)
     if number == 1:
         assert np.isnan(found.linear_r2) and found.to_json()["linear_r2"] is None
-        with pytest.raises(ValueError, match="nothing to draw"):
+        with pytest.raises(ValueError, match="nothing to plot"):
             found.plot()
 
 
 def test_many_demonstrations_are_sampled(demos, monkeypatch):
-    monkeypatch.setattr("pidm_nav.analysis.advice.MOST_EPISODES", 6)
+    monkeypatch.setattr("pidm_nav.analysis.advice.MAX_EPISODES", 6)
     found = advise(demos, rollouts=False, steps=1)
     assert found.episodes == 6 and found.errors["bc"].units == 6
 
@@ -135,7 +135,7 @@ class Corridor(gym.Env):
 def test_choices_count_as_one_hot_vectors():
     gym.register("Corridor-v0", Corridor, max_episode_steps=12)
     try:
-        demos = collect(Play("Corridor-v0"), "Corridor-v0", 6)
+        demos = collect(RandomPlay("Corridor-v0"), "Corridor-v0", 6)
         found = advise(demos, steps=60, episodes=2)
     finally:
         del gym.registry["Corridor-v0"]
@@ -225,7 +225,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(demos, tmp_path, capsys):
 
 
 def test_long_episodes_are_asked_about_their_beginning(monkeypatch):
-    monkeypatch.setattr("pidm_nav.analysis.held_out.MOST_STEPS", 10)
+    monkeypatch.setattr("pidm_nav.analysis.held_out.MAX_STEPS", 10)
     data = walks(3, 0.5)
     asked = Vectors(spaces.Box(-1, 1, (2,))).dataset(data)
     assert [len(each) for each in asked] == [10] * 3

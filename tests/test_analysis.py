@@ -21,7 +21,7 @@ from pidm_nav.analysis.predictor import (
     predict_episodes,
     prediction_errors,
 )
-from pidm_nav.commands import analysis as commands
+from pidm_nav.commands import load_command
 from pidm_nav.demos import DemoDataset, Episode, load_demos, save_demos
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
@@ -141,7 +141,7 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
     )
     assert kept.rows()[0]["squared_error"] > 1.3 * clamped.rows()[0]["squared_error"]
     for clamp in (False, True):
-        with refused("no episode has 41 steps, the longest has 40"):
+        with refused("horizon is 41, and the longest episode has 40"):
             horizon_curve(walks(60), HorizonStudy(horizons=(1, 41), clamp_end=clamp), rng=rng())
 
 
@@ -149,7 +149,7 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
 
 
 def run(command: str, *arguments: Any) -> None:
-    tyro.cli(getattr(commands, command.title()), args=list(map(str, arguments))).run()
+    tyro.cli(load_command(f"analyze {command}"), args=list(map(str, arguments))).run()
 
 
 def written(folder: Path, name: str) -> list[dict[str, str]]:
@@ -182,11 +182,11 @@ def test_bad_input_is_one_sentence(tmp_path, files):
     (tmp_path / "file").touch()
     with refused("cannot write to", "choose another folder"):
         run("horizon", "--demos", files["zigzag"], "--out", tmp_path / "file")
-    with refused("no demonstrations given"):
+    with refused("no demonstrations are given"):
         run("horizon", "--demos", "--out", tmp_path)
     with refused("seed is -1"):
         run("horizon", "--demos", files["zigzag"], "--seed", -1, "--out", tmp_path)
-    with refused("no episode has 9999 steps"):
+    with refused("horizon is 9999"):
         run("predictor", "--demos", files["zigzag"], "--horizon", 9999, "--out", tmp_path)
     assert not list(tmp_path.glob("*.csv"))
 
@@ -195,10 +195,10 @@ def test_bad_input_is_one_sentence(tmp_path, files):
     ("command", "option", "value", "told"),
     [
         *(("predictor", "--sizes", value, "as at least one is held out") for value in (-1, 0, 10**20)),
-        *(("predictor", "--subsets", value, "a whole number from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
+        *(("predictor", "--subsets", value, "an integer from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
         *(("predictor", "--horizon", value, "horizon") for value in (-1, 0, 10**20)),
         *(("horizon", "--horizons", value, "horizon") for value in (-1, 0, 10**20)),
-        *(("horizon", "--splits", value, "a whole number from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
+        *(("horizon", "--splits", value, "an integer from 1 to 10,000") for value in (-1, 0, 10**8, 10**20)),
         *(("horizon", "--training", value, "cannot split 6 episodes") for value in (-1, 0, 10**20)),
     ],
 )

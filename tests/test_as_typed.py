@@ -53,7 +53,7 @@ def test_evaluate_knows_what_an_agent_was_trained_on(demos):
     agent = pidm_nav.train("bc", demos, **QUICK)
     result = pidm_nav.evaluate(agent, episodes=2)
     assert result.task.name == "zigzag" and result.env_kwargs == agent.description["env_kwargs"]
-    with pytest.raises(ValueError, match="name a task"):
+    with pytest.raises(ValueError, match="give a task"):
         pidm_nav.evaluate("astar")
 
 
@@ -120,9 +120,9 @@ def test_demonstrations_and_agents_save_and_load_themselves(demos, kind, tmp_pat
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda demos: pidm_nav.train(demos, "bc"), "agent's name should: give one such as bc"),
-        (lambda demos: pidm_nav.train("zigzag/human-like", "bc"), "no agent is called 'zigzag/human-like'"),
-        (lambda demos: pidm_nav.train("bc", 5), "5 are no demonstrations"),
+        (lambda demos: pidm_nav.train(demos, "bc"), "give the agent's name, such as bc"),
+        (lambda demos: pidm_nav.train("zigzag/human-like", "bc"), "there is no agent 'zigzag/human-like'"),
+        (lambda demos: pidm_nav.train("bc", 5), "5 is not a dataset"),
         (lambda demos: pidm_nav.evaluate("zigzag", "zigzag/pidm"), r"give evaluate\(agent, task\)"),
         (lambda demos: pidm_nav.evaluate("zigzag", pidm_nav.AStarExpert("zigzag")), r"give evaluate\(agent, task\)"),
         (lambda demos: pidm_nav.evaluate(gym.make("CartPole-v1"), "zigzag"), "has no predict"),

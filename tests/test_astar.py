@@ -187,11 +187,11 @@ def test_other_observations_are_refused(arguments: dict[str, Any]) -> None:
 
 def test_what_is_no_state_vector_is_refused() -> None:
     expert, state = AStarExpert("maze"), random_states(PAPER_TASKS["maze"].layout(), 1)[0]
-    with pytest.raises(ValueError, match="32 numbers"):
+    with pytest.raises(ValueError, match="32 features"):
         expert.predict(state[:2])
-    with pytest.raises(ValueError, match="not a state vector"):
+    with pytest.raises(ValueError, match="give state vectors in pixels"):
         expert.predict(state / 800)
-    with pytest.raises(ValueError, match="not a state vector"):
+    with pytest.raises(ValueError, match="give state vectors in pixels"):
         expert.predict(np.where(np.arange(32) == 0, np.nan, state))
     with pytest.raises(ValueError, match="wrapper"):
         AStarExpert(gym.wrappers.RescaleObservation(gym.make("PIDMNav-Maze-v0"), np.float32(0), np.float32(1)))

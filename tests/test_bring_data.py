@@ -79,10 +79,10 @@ def test_the_task_of_flat_arrays_shows_in_the_goals(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        (pendulum("terminals", "timeouts"), "terminals or timeouts are needed"),
+        (pendulum("terminals", "timeouts"), "terminals or timeouts"),
         (pendulum("actions"), "observations, actions, and"),
-        ({}, "there are nothing"),
-        (pendulum(rewards=np.zeros(8)), "rewards have 8 rows and actions 9"),
+        ({}, "the arrays are nothing"),
+        (pendulum(rewards=np.zeros(8)), "rewards have 8 rows, and actions 9"),
         (pendulum(observations=np.full((9, 3), np.nan)), r"NaN or infinite number at \[0, 0\]"),
         (pendulum(actions=np.full((9, 1), np.inf)), "actions have a NaN or infinite"),
         (pendulum(observations=np.array([{}] * 9)), "observations are of type object"),
@@ -90,15 +90,15 @@ def test_the_task_of_flat_arrays_shows_in_the_goals(tmp_path):
         (pendulum(actions=np.array(["up"] * 9)), "actions are of type <U2"),
         (pendulum(rewards=3.0), "rewards are one value"),
         (pendulum(rewards=np.zeros((9, 2))), r"rewards have shape \(4, 2\)"),
-        (pendulum(terminals=np.arange(9)), "terminals have shape .* other values than 0 and 1"),
+        (pendulum(terminals=np.arange(9)), "terminals have shape .* values besides 0 and 1"),
         (pendulum(terminals=np.zeros((9, 2))), r"terminals have shape \(9, 2\)"),
         (pendulum("next_observations", terminals=np.ones(9)), "no episode has two rows"),
         ({key: value[:0] for key, value in pendulum().items()}, "no episode|no actions"),
-        (pendulum(next_observations=np.zeros((9, 4))), "next_observations have another shape"),
-        (5, "5 are no demonstrations"),
-        (None, "None are no demonstrations"),
+        (pendulum(next_observations=np.zeros((9, 4))), "next_observations and observations have different shapes"),
+        (5, "5 is not a dataset"),
+        (None, "None is not a dataset"),
         ([5], "item 0 is int: give trajectories"),
-        ([], "at least one episode|which task"),
+        ([], "at least one episode|do not name their task"),
     ],
 )
 @pytest.mark.parametrize("task", ["Pendulum-v1", None])
@@ -137,7 +137,7 @@ def test_trajectories_of_imitation_are_taken():
     plain, scored = Trajectory(np.zeros((3, 3)), np.zeros((2, 1)), terminal=False), TrajectoryWithRew
     data = load_demos([plain, scored(np.zeros((2, 3)), np.zeros(1, int), rews=np.ones(1))], "Pendulum-v1")
     assert [(len(each), each.terminated, each.rewards.sum()) for each in data] == [(2, False, 0), (1, True, 1)]
-    with pytest.raises(ValueError, match="which task"):
+    with pytest.raises(ValueError, match="do not name their task"):
         load_demos([plain])
     with pytest.raises(ValueError, match="trajectory 1 cannot be used: an episode has 3 observations for 4 actions"):
         load_demos([plain, Trajectory(np.zeros((3, 3)), np.zeros((4, 1)))], "Pendulum-v1")
@@ -153,7 +153,7 @@ def test_imitations_own_trajectories_are_taken():
 
 def test_actions_outside_their_bounds_are_said(tmp_path, monkeypatch):
     data = load_demos(pendulum(actions=np.linspace(-5, 4, 9)[:, None]), "Pendulum-v1")
-    said = "5 of 9 actions of Pendulum-v1 are outside their bounds, the largest with -5: they are clipped, so rescale"
+    said = "5 of 9 actions of Pendulum-v1 are out of bounds, up to -5, and are clipped: rescale"
     with pytest.warns(UserWarning, match=said):
         train("bc", data, steps=2, progress=False)
     save_demos(data, tmp_path / "far.npz")

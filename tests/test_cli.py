@@ -19,7 +19,7 @@ import pytest
 
 import pidm_nav
 from pidm_nav import __version__
-from pidm_nav.cli import COMMANDS, GROUPS, describe, load_command, main
+from pidm_nav.cli import COMMANDS, GROUPS, load_command, main, summary_and_example
 
 
 def run(*words: str) -> int:
@@ -43,7 +43,7 @@ def test_overview_groups_every_command_with_an_example(words, capsys):
     places = [shown.index(f"\n{title}\n") for title in GROUPS]
     assert places == sorted(places)
     for words_of_command in COMMANDS:
-        summary, example = describe(load_command(words_of_command))
+        summary, example = summary_and_example(load_command(words_of_command))
         assert summary in shown
         assert example.startswith(f"pidm-nav {words_of_command}") and example in shown
     assert "--debug" in shown
@@ -51,7 +51,7 @@ def test_overview_groups_every_command_with_an_example(words, capsys):
 
 def test_overview_keeps_to_narrow_lines_but_for_examples(capsys):
     run()
-    examples = {describe(load_command(words))[1] for words in COMMANDS}
+    examples = {summary_and_example(load_command(words))[1] for words in COMMANDS}
     rest = [line for line in capsys.readouterr().out.splitlines() if line.strip() not in examples]
     assert max(map(len, rest)) <= 100
 
@@ -91,7 +91,7 @@ def test_every_option_says_what_it_is(words, capsys):
 def test_every_example_is_accepted(words, monkeypatch):
     calls: list[Any] = []
     replace_run(monkeypatch, words, calls.append)
-    program, *rest = shlex.split(describe(load_command(words))[1])
+    program, *rest = shlex.split(summary_and_example(load_command(words))[1])
     assert program == "pidm-nav"
     assert run(*rest) == 0
     assert len(calls) == 1 and isinstance(calls[0], load_command(words))
@@ -136,7 +136,7 @@ def test_unknown_command_suggests_the_closest(words, meant, capsys):
 
 def test_unknown_command_that_is_like_no_other(capsys):
     assert run("xyzzy") == 2
-    assert capsys.readouterr().err == "error: there is no command 'xyzzy': 'pidm-nav' alone lists them.\n"
+    assert capsys.readouterr().err == "error: there is no command 'xyzzy': run pidm-nav to list them\n"
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_unknown_command_that_is_like_no_other(capsys):
         ("doctor --nonsense", "Unrecognized options: --nonsense"),
         ("collect --out x.npz --epsiodes 3", "Unrecognized options: --epsiodes, 3: did you mean --episodes?"),
         ("train --agent bc --demos maze/astar --predictor learned", "Unrecognized options: --predictor, learned"),
-        ("collect --task maze", "--out STR is missing: The .npz or .hdf5 file to write, or minari:ID"),
+        ("collect --task maze", "--out STR is missing: File to write, .npz or .hdf5, or minari:ID"),
         ("collect --out", "--out needs a value"),
-        ("collect --out x.npz --episodes many", "--episodes: 'many' is not a whole number"),
-        ("record --size 3.5", "--size: '3.5' is not a whole number"),
+        ("collect --out x.npz --episodes many", "--episodes: 'many' is not an integer"),
+        ("record --size 3.5", "--size: '3.5' is not an integer"),
         ("record --fps fast", "--fps: 'fast' is not a number"),
-        ("collect --out x.npz --expert me", "'--expert': choose one of astar, human-like, play, scripted"),
+        ("collect --out x.npz --expert me", "'--expert': choose one of astar, human-like, random, scripted"),
         ("demos convert one.npz", "OUT is missing: "),
     ],
 )

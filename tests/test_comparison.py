@@ -66,7 +66,7 @@ def test_the_metric_is_the_tasks():
 
 def test_results_from_different_worlds_are_refused(lane):
     quiet = evaluate(Constant(1, 0), "custom", 12, **{**ROOM, "noise_std": 0.1})
-    with pytest.raises(ValueError, match=r"right and quiet play with different noise_std"):
+    with pytest.raises(ValueError, match=r"right and quiet have different noise_std"):
         Comparison({"right": lane.results["right"], "quiet": quiet})
     states = evaluate(Constant(1, 0), "zigzag", 1, max_steps=2)
     pixels = evaluate(Constant(1, 0), "zigzag", 1, max_steps=2, obs_type="pixels", image_size=32)
@@ -113,7 +113,7 @@ def test_the_command_compares_agents_and_experts(agents, tmp_path, monkeypatch, 
     assert [line.split()[:2] for line in lines[1:10]] == [
         [name, seed] for name in ("zigzag", "astar", "other") for seed in "567"
     ]
-    assert lines[10].startswith("zigzag, the same 3 episodes for all; took ")
+    assert lines[10].startswith("zigzag, 3 episodes, the same for all; took ")
     assert lines[11].split()[-4:] == ["difference", "from", "zigzag", "p"]
     assert lines[13].startswith("astar   1.000 (1.000 to 1.000)  100%")
     rows = json.loads((tmp_path / "out.json").read_text())
@@ -137,20 +137,20 @@ def test_an_expert_alone_plays_the_task_that_is_named(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "no agent given: name folders that train wrote, maze/pidm, astar, human-like, scripted"),
+        ("", "no agent is given: give folders of trained agents, maze/pidm, astar, human-like, scripted"),
         ("zigzag zigzag", "'zigzag' is given twice"),
-        ("zigzag nobody", "there is no agent 'nobody': give a folder that train wrote, or one of astar"),
+        ("zigzag nobody", "there is no agent 'nobody': give the folder of a trained agent, or one of astar"),
         ("zigzag/pidm mase/pidm", "there is no agent 'mase/pidm': did you mean 'maze/pidm'?"),
         ("zigzag/pidm maze/bc", "zigzag/pidm was trained on zigzag and maze/bc on maze: give agents of one task"),
         ("zigzag/pidm asta", "there is no agent 'asta': did you mean 'astar'?"),
-        ("zigzag/pidm --device gpu", "there is no device 'gpu' that torch can use here: choose auto or"),
-        ("astar", "no task given: add --task"),
-        ("zigzag scripted", "no expert called 'scripted' can play zigzag"),
+        ("zigzag/pidm --device gpu", "torch finds no device 'gpu' here: choose auto or"),
+        ("astar", "no task is given: add --task"),
+        ("zigzag scripted", "zigzag has no expert 'scripted'"),
         ("zigzag maze", "zigzag was trained on zigzag and maze on maze: give agents of one task"),
-        ("zigzag maze --task zigzag", "maze was trained on maze: it cannot see the observations of zigzag"),
+        ("zigzag maze --task zigzag", "maze was trained on maze, and the observations of zigzag have"),
         (
             "zigzag astar starts",
-            "zigzag and starts play with different random_start (False and True): evaluate them one by one",
+            "zigzag and starts have different random_start (False and True): evaluate them separately",
         ),
         ("nobody --csv zigzag", "'zigzag' is a folder: give --csv the name of a file"),
         ("nobody --json demos.npz/rows.json", "cannot write to 'demos.npz'"),

@@ -80,11 +80,11 @@ def test_a_sweep_repeated_from_its_file_has_the_same_results(tmp_path: Path, mon
     ("text", "key", "reason"),
     [
         ("stepz: 5", "stepz", "did you mean --steps?"),
-        ("steps: many", "steps", "not a whole number"),
+        ("steps: many", "steps", "not an integer"),
         ("loss: huber", "loss", "choose one of l1, mse"),
-        ("agent: bd", "agent", "no agent is called 'bd'"),
+        ("agent: bd", "agent", "there is no agent 'bd'"),
         ("demos: nowhere.npz", "demos", "there are no demonstrations"),
-        ("predictor: guess", "predictor", "no predictor is called 'guess'"),
+        ("predictor: guess", "predictor", "there is no predictor 'guess'"),
         ("learning_rate: -1", "learning_rate", "expected `float` >= 1e-12"),
         ("steps: {a: 1}", "steps", "give a number, a text or a list"),
         ("label: --force", "label", "give a number, a text or a list"),
@@ -103,7 +103,7 @@ def test_a_bad_value_of_a_sweep_is_named(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("seeds: 0")
     told = refusal(["sweep", "--config", str(file), "--out", str(tmp_path / "x")], capsys)
-    assert told.startswith(f"error: seeds in '{file}': --seeds is given 0")
+    assert told.startswith(f"error: seeds in '{file}': --seeds is 0")
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b", "a: [", "!!python/object/apply:os.system ['true']", "\x00", "5"])

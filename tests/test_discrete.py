@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pidm_nav import collect, evaluate, load_agent, load_demos, play, save_demos, train
+from pidm_nav import collect, collect_random_play, evaluate, load_agent, load_demos, save_demos, train
 from pidm_nav.agents import AGENTS
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import check_demos
@@ -54,7 +54,7 @@ def test_agents_learn_to_balance(balanced: DemoDataset, agent: str, tmp_path: An
 
 
 def test_random_play_teaches_which_choice_makes_which_change(balanced: DemoDataset) -> None:
-    played = play("CartPole-v1", 1000)
+    played = collect_random_play("CartPole-v1", 1000)
     agent: Any = train("delta-pidm", balanced.without_actions(), idm_data=played, **{**SMALL, "steps": 600})
     states, actions, futures, *_ = balanced.transitions()
     assert (agent.inverse_dynamics(states, futures) == actions).mean() > 0.9
@@ -70,7 +70,7 @@ def test_a_choice_outside_the_space_is_refused() -> None:
         def predict(self, observation: Any, *rest: Any, **more: Any) -> tuple[NDArray[np.int64], Any]:
             return np.full(len(observation), 2), None
 
-    with pytest.raises(ValueError, match=r"Confused.predict returned \[2, 2\]: return numbers of Discrete\(2\)"):
+    with pytest.raises(ValueError, match=r"Confused.predict returned \[2, 2\]: return actions of Discrete\(2\)"):
         evaluate(Confused(), "CartPole-v1", 2)
 
 

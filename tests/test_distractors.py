@@ -139,7 +139,7 @@ def test_spec_round_trip(kind: str) -> None:
         ({"features": 0}, "features is 0"),
         ({"std": -1.0}, "std is -1.0"),
         ({"std": float("nan")}, "std is nan"),
-        ({"pixel_low": 256}, "pixel_low is 256: it must be a whole number from 0 to 255"),
+        ({"pixel_low": 256}, "pixel_low is 256: it must be an integer from 0 to 255"),
         ({"pixel_step": 0}, "pixel_step is 0"),
         *(
             ({name: value}, f"{name} is ")

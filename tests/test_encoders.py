@@ -229,7 +229,7 @@ def test_the_default_preset_follows_the_encoder(demos: DemoDataset) -> None:
     assert choose_preset("bc", demos, encoder=own, frames="random").training == pixels
     assert choose_preset("bc", demos, encoder=own.requires_grad_(False)).training == frozen
     assert choose_preset("retrieval-bc", demos).options.frames == "random"
-    with pytest.raises(ValueError, match="not for demonstrations that have images: choose pixels or frozen"):
+    with pytest.raises(ValueError, match="not for demonstrations with images: choose pixels or frozen"):
         choose_preset("bc", demos, "fast")
 
 
@@ -320,7 +320,7 @@ def test_rows_begin_episodes_on_their_own(agent: Agent, demos: DemoDataset) -> N
         if step >= 3:
             _, lone = agent.predict(frames[step], lone, np.array([step == 3]))
     np.testing.assert_allclose(state.recent[0], lone.recent[0], atol=1e-4)
-    with pytest.raises(ValueError, match="not that of 3 rows"):
+    with pytest.raises(ValueError, match=r"not \(3, "):
         agent.predict(frames[:3], state)
 
 
@@ -639,23 +639,23 @@ def test_principal_components_keep_what_differs_most(demos: DemoDataset) -> None
 
 
 def test_what_cannot_be_is_refused(demos: DemoDataset) -> None:
-    with pytest.raises(ValueError, match="choose one of cnn, random"):
+    with pytest.raises(ValueError, match="choose cnn, random"):
         fit("bc", demos, frames="resnet")
-    with pytest.raises(ValueError, match="take a frozen encoder"):
+    with pytest.raises(ValueError, match="choose a frozen encoder"):
         fit("pidm", demos, horizons=(1,), train_on_predicted=True)
-    with pytest.raises(ValueError, match="changes cannot be measured while frames 'cnn' is trained: take a frozen"):
+    with pytest.raises(ValueError, match="while the encoder frames='cnn' is trained: choose a frozen"):
         fit("pidm", demos, idm="delta")
-    with pytest.raises(ValueError, match="take frames='random'"):
+    with pytest.raises(ValueError, match="choose frames='random'"):
         fit("retrieval-bc", demos, frames="cnn")
     for history in ((), (6, 0), (0, 3, 3), (1, 2)):
-        with pytest.raises(ValueError, match="growing numbers of steps back"):
+        with pytest.raises(ValueError, match="must be increasing and begin with 0"):
             AgentConfig(history=history)
     with pytest.raises(ValueError, match="too small"):
         BC(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Box(-1, 1, (2,)))
-    with pytest.raises(ValueError, match="neither rows of numbers nor frames"):
+    with pytest.raises(ValueError, match="neither vectors nor uint8 images"):
         BC(spaces.Box(0, 1, (64, 64, 3), np.float32), spaces.Box(-1, 1, (2,)))
     agent = BC(spaces.Box(0, 255, (SIZE, SIZE, 3), np.uint8), spaces.Box(-1, 1, (2,)))
-    with pytest.raises(ValueError, match="do not fit this agent"):
+    with pytest.raises(ValueError, match="and this agent takes"):
         agent.predict(np.zeros((3, SIZE, SIZE), np.uint8))
 
 

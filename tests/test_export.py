@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_discrete import Balancer
 
-from pidm_nav import Agent, collect, evaluate, load_agent, load_demos, play, train
+from pidm_nav import Agent, collect, collect_random_play, evaluate, load_agent, load_demos, train
 from pidm_nav.cli import main
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
@@ -121,9 +121,9 @@ def test_what_cannot_be_exported_is_told(name: str, settings: Any, reason: str, 
 
 
 def test_images_cannot_be_exported(tmp_path: Path) -> None:
-    demos = play("four-room", 20, obs_type="pixels", image_size=32)
+    demos = collect_random_play("four-room", 20, obs_type="pixels", image_size=32)
     agent = train("bc", demos, steps=1, batch_size=8, progress=False)
-    with pytest.raises(ValueError, match="sees images"):
+    with pytest.raises(ValueError, match="observes images"):
         agent.to_onnx(tmp_path / "agent.onnx")
 
 

@@ -108,9 +108,9 @@ def test_the_command_says_how_many_failed_and_what_is_done(demos: DemoDataset, t
         main(["train", *tiny, *options, "--out", str(tmp_path / name)])
         return " ".join(capsys.readouterr().out.split())
 
-    assert "2 of 4 demonstrations failed: left out; failed='keep' (--failed keep)" in said(name="a")
+    assert "2 of 4 demonstrations failed: dropped (failed=drop)" in said(name="a")
     assert load_agent(tmp_path / "a").description["failed_demos"] == {"episodes": 2, "how": "drop"}
-    assert "2 of 4 demonstrations failed: used up to the last goal" in said("--agent", "bc", name="b")
+    assert "2 of 4 demonstrations failed: trimmed after the last reached goal" in said("--agent", "bc", name="b")
     assert "failed" not in said("--failed", "keep", name="c")
     save_demos(demos[[1, 2]], file)
     assert "warning: none of 2 demonstrations succeeds" in said(name="d")

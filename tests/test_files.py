@@ -194,7 +194,7 @@ def test_what_a_living_process_writes_is_left_alone(tmp_path, start, code, monke
     path = tmp_path / "pidm-nav"  # which is also how the temporary folder is called
     other = held(start(code, path))
     its_own = names(tmp_path)
-    monkeypatch.setattr("pidm_nav.files.LONGEST_WAIT", 0)
+    monkeypatch.setattr("pidm_nav.files.MAX_WAIT", 0)
     with pytest.raises(OSError, match=r"pidm-nav' .*is being written to by another process: try again"):
         write_text(path, "mine")
     assert names(tmp_path) == its_own

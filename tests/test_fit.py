@@ -16,7 +16,7 @@ from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.experts.play import play
+from pidm_nav.demos.experts.random_play import collect_random_play
 
 TINY: dict[str, Any] = {"steps": 40, "batch_size": 32, "encoder_sizes": (16, 16), "head_sizes": (16,)}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -92,7 +92,7 @@ def test_a_run_goes_on_from_its_state_as_if_it_had_not_stopped(
 
 
 def test_other_data_for_single_parts(dataset: DemoDataset) -> None:
-    extra, played = collect(AStarExpert("four-room"), "four-room", 1, seed=9), play("four-room", 200)
+    extra, played = collect(AStarExpert("four-room"), "four-room", 1, seed=9), collect_random_play("four-room", 200)
     run = take_steps(begin("delta-pidm", TrainingData(dataset, [extra], [played])))
     assert_same(run.finish(), train("delta-pidm", dataset, predictor_data=extra, idm_data=played, **TINY))
 
@@ -105,7 +105,7 @@ def test_the_state_of_another_run_is_refused(dataset: DemoDataset) -> None:
         ("bc", {"steps": 2}),
         ("bc", {"average": 0.5}),
     ):
-        with pytest.raises(ValueError, match="that of another agent or training run: delete it"):
+        with pytest.raises(ValueError, match="of another agent or training run: delete it"):
             begin(name, dataset, **settings).resume(state)
 
 

@@ -64,7 +64,7 @@ def test_spaces_and_choices_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="finite bounds"):
         make_actions(spaces.Box(-np.inf, np.inf, (2,)))
     for wrong in (2, 7):
-        with pytest.raises(ValueError, match="not one of the 4 choices"):
+        with pytest.raises(ValueError, match="not one of the 4 actions"):
             DiscreteActions(CHOICES).encode(np.float32([[wrong]]))
 
 

@@ -180,7 +180,7 @@ def test_what_was_loaded_once_loads_without_network(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     huggingface_hub.close_session()
     assert load_agent("hf://me/bc").name == "bc"
-    assert "not in the hub's cache" in refusal(["evaluate", "hf://me/other"], capsys)
+    assert "is not cached" in refusal(["evaluate", "hf://me/other"], capsys)
     monkeypatch.undo()
     huggingface_hub.close_session()
 
@@ -197,12 +197,12 @@ def test_what_is_not_there_or_not_ours_is_told(capsys: Any) -> None:
     REPOS["models/me/bad"] = {"agent.json": b"{}"}
     for name, reason in {
         "hf://me/nothing": "there is no 'hf://me/nothing' on the Hugging Face Hub",
-        "hf://me/other": "no agent.json in it",
+        "hf://me/other": "holds no agent.json",
         "hf://me/other@gone": "no such revision",
         "hf://me/huge/large": "10,000,000,000 bytes",
         "hf://me/bad": "damaged",
-        "hf://me": "write hf://OWNER/NAME",
-        "hf://me/../../etc": "write hf://OWNER/NAME",
+        "hf://me": "give hf://OWNER/NAME",
+        "hf://me/../../etc": "give hf://OWNER/NAME",
     }.items():
         assert reason in refusal(["evaluate", name], capsys), name
     assert "no demos.npz" in refusal(["demos", "info", "hf://me/other"], capsys)
@@ -217,4 +217,4 @@ def test_a_link_out_of_the_cache_is_not_followed(hub: Path, tmp_path: Path, caps
     outside.write_bytes(own.read_bytes())
     own.unlink()
     own.symlink_to(outside)
-    assert "leads out of the hub's cache" in refusal(["evaluate", "hf://me/bc"], capsys)
+    assert "a link out of the hub's cache" in refusal(["evaluate", "hf://me/bc"], capsys)

@@ -66,7 +66,7 @@ def test_load_takes_a_path_or_the_text(tmp_path):
     path = tmp_path / "map.txt"
     path.write_text(SMALL.strip("\n").replace("\n", "\r\n"))
     assert Layout.load(path) == Layout.load(str(path)) == Layout.load(SMALL)
-    with pytest.raises(FileNotFoundError, match=r"no map file at 'nowhere\.txt'"):
+    with pytest.raises(FileNotFoundError, match=r"there is no map 'nowhere\.txt'"):
         Layout.load("nowhere.txt")
     (tmp_path / "picture.txt").write_bytes(b"\xff\xd8\xff")
     with pytest.raises(ValueError, match="not a text file"):
@@ -78,14 +78,14 @@ def test_load_takes_a_path_or_the_text(tmp_path):
     [
         ("", "the map is empty"),
         ("\n\n", "the map is empty"),
-        ("####\n#A1#\n###", "map line 3 is 3 characters wide, line 1 is 4"),
+        ("####\n#A1#\n###", "map line 3 has 3 characters, and line 1 has 4"),
         ("####\n#1.#\n####", "no start"),
         ("####\n#A.#\n####", "no goal"),
         ("#####\n#A?1#\n#####", r"map line 2, column 3 has '\?'"),
-        ("######\n#A1.3#\n######", "goal 3 at map line 2, column 5 .* the one before it is missing"),
-        ("######\n#A1.1#\n######", "goal 1 at map line 2, column 5 is there twice"),
+        ("######\n#A1.3#\n######", "goal 3 at map line 2, column 5 .* the previous goal is missing"),
+        ("######\n#A1.1#\n######", "goal 1 at map line 2, column 5 is repeated"),
         ("#########\n#...#...#\n#.A.#.1.#\n#########", r"no path .* goal 1 \(map line 3, column 7\)"),
-        ("######\n#AG.G#\n######", "2 G goals and no goal_order"),
+        ("######\n#AG.G#\n######", "2 G goals and no order"),
         ("######\n#A1.G#\n######", "map line 2, column 3 has goal 1 beside G goals"),
     ],
 )
@@ -100,11 +100,11 @@ def test_boxes_in_walls_and_bad_arguments_are_refused():
         Layout.parse(tight)
     with pytest.raises(ValueError, match="touches the first goal"):
         Layout.parse("A1" + "." * 78 + "\n" + "." * 80)
-    with pytest.raises(ValueError, match=r"goal_order \[0, 0\]"):
+    with pytest.raises(ValueError, match=r"goal_order is \[0, 0\]"):
         Layout.parse(SMALL.replace("1", "G").replace("2", "G"), goal_order=[0, 0])
-    with pytest.raises(ValueError, match="only for maps with G goals"):
+    with pytest.raises(ValueError, match="the map has numbered goals"):
         Layout.parse(SMALL, goal_order=[0, 1])
-    with pytest.raises(ValueError, match="the width of room_size is 30: it must be a whole number from 40"):
+    with pytest.raises(ValueError, match="the width of room_size is 30: it must be an integer from 40"):
         Layout.parse(SMALL, (30, 800))
 
 

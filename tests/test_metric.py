@@ -65,7 +65,7 @@ def test_falling_is_no_success() -> None:
         fallen.success is None and fallen.goal_ratio is None and "success" not in fallen.summary() | fallen.table()[0]
     )
     assert "success" not in repr(fallen)
-    with pytest.raises(ValueError, match="does not say what a success is"):
+    with pytest.raises(ValueError, match="does not report success"):
         _ = fallen.success_rate
 
 
@@ -135,7 +135,7 @@ def test_demonstrations_without_successes(tmp_path: Path, capsys: pytest.Capture
     demos = collect(Push(1.0), "Hopper-v99", 2)
     assert demos.summary().success is None and demos[0].success is None and "terminated" in repr(demos[0])
     save_demos(demos, tmp_path / "demos.npz")
-    with pytest.raises(ValueError, match="do not say whether they are successes"):
+    with pytest.raises(ValueError, match="do not report success"):
         edit_demos(tmp_path / "demos.npz", keep="successes")
     main(["demos", "info", str(tmp_path / "demos.npz")])
     assert "%" not in capsys.readouterr().out

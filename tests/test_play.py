@@ -224,7 +224,7 @@ def test_a_number_of_rounds_is_needed(play):
 
 
 def test_an_expert_of_another_world_is_refused(play, tmp_path):
-    with pytest.raises(ValueError, match="'scripted' can play zigzag"):
+    with pytest.raises(ValueError, match="zigzag has no expert 'scripted'"):
         play("--task", "zigzag", "--agent", "scripted")
     (tmp_path / "map.txt").write_text(MAP)
     with pytest.raises(ValueError, match="'scripted'"):

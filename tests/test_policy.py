@@ -180,29 +180,29 @@ def box(**changes: object) -> dict[str, object]:
 
 
 DAMAGES = {
-    "cut short": truncate,
-    "was cut short or changed": tamper,
+    "is truncated": truncate,
+    "is truncated or changed": tamper,
     "damaged": lambda folder: (folder / "agent.json").write_text('{"format": 1, "age'),
-    "misses what this package writes": lambda folder: (folder / "agent.json").write_text("[1, 2]"),
+    "is damaged or incomplete": lambda folder: (folder / "agent.json").write_text("[1, 2]"),
     "update pidm-nav": lambda folder: edit(folder, format=99),
-    "no agent is called 'dqn'": lambda folder: edit(folder, agent="dqn"),
-    "do not fit together": lambda folder: edit(folder, config={"encoder_sizes": [8, 8]}),
+    "there is no agent 'dqn'": lambda folder: edit(folder, agent="dqn"),
+    "is inconsistent": lambda folder: edit(folder, config={"encoder_sizes": [8, 8]}),
     r"<= 8192 - at `\$.encoder_sizes": lambda folder: edit(folder, config={"encoder_sizes": [40000, 30000]}),
-    "not as it was written": lambda folder: edit(folder, seed=1, description_sha256="0" * 64),
+    "was changed after it was written": lambda folder: edit(folder, seed=1, description_sha256="0" * 64),
     "maximum recursion depth": lambda folder: (folder / "agent.json").write_text("[" * 100_000),
     r"matching regex .* at `\$.task`": lambda folder: edit(folder, task="this:Zen-v0"),
     r"matching regex .* at `\$.action_space.dtype`": lambda folder: edit(folder, action_space=box(dtype="i4,f8")),
     r"Expected `int` <= 10000000": lambda folder: edit(folder, observation_space=box(shape=[10**20])),
-    "more than 10,000,000 numbers": lambda folder: edit(folder, observation_space=box(shape=[10**4, 10**4])),
-    "is not one of this agent's": lambda folder: edit(folder, config={"layers": 3}),
+    "more than 10,000,000 values": lambda folder: edit(folder, observation_space=box(shape=[10**4, 10**4])),
+    "has an unknown setting": lambda folder: edit(folder, config={"layers": 3}),
     "name the file of a map": lambda folder: edit(folder, task="custom", env_kwargs={"layout": "/etc/passwd"}),
     "are missing": lambda folder: next(folder.glob("weights-*")).unlink(),
     "no trained agent": lambda folder: (folder / "agent.json").unlink(),
     r"matching regex .* at `\$.weights`": lambda folder: edit(folder, weights="../outside.bin"),
-    "the options or the spaces in": lambda folder: edit(folder, config={"reach": "far"}),
+    "the settings or spaces in": lambda folder: edit(folder, config={"reach": "far"}),
     r"Expected `int`, got `str` - at `\$.seed`": lambda folder: edit(folder, seed="zero"),
     r"got `array` - at `\$.env_kwargs`": lambda folder: edit(folder, env_kwargs=[1]),
-    "the spaces in": lambda folder: edit(folder, action_space=box(low=1, high=0)),
+    "spaces in": lambda folder: edit(folder, action_space=box(low=1, high=0)),
 }
 
 
@@ -219,14 +219,14 @@ EMPTY = torch.zeros(0, 14)
 FLAGS = torch.zeros(0, dtype=torch.int64)
 MEMORIES: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
     "no states": ("retrieval-bc", {"states": EMPTY, "demo_actions": EMPTY[:, :2], "flags": FLAGS}),
-    "had seen demonstrations": ("retrieval-bc", {}),
-    "do not go with 0 actions": ("retrieval-bc", {"states": torch.ones(3, 14), "demo_actions": EMPTY, "flags": FLAGS}),
-    "has no 'lengths' in its memory": ("pidm", {"predictor.observations": torch.ones(3, 14)}),
+    "was saved before training": ("retrieval-bc", {}),
+    "states and 0 actions": ("retrieval-bc", {"states": torch.ones(3, 14), "demo_actions": EMPTY, "flags": FLAGS}),
+    "lacks the array 'lengths'": ("pidm", {"predictor.observations": torch.ones(3, 14)}),
     "do not make up": (
         "pidm-time",
         {"predictor.observations": torch.ones(3, 14), "predictor.lengths": torch.tensor([2, 2])},
     ),
-    "do not fit": (
+    "is inconsistent": (
         "pidm-learned",
         {"predictor.flags": torch.tensor([99]), "predictor.trained_horizon": torch.ones(())},
     ),
@@ -269,7 +269,7 @@ def test_other_spaces_and_observations_are_refused(dataset: DemoDataset, tmp_pat
     maze = gym.make("PIDMNav-Maze-v0")
     with pytest.raises(ValueError, match="was trained for Box"):
         load_agent(tmp_path, maze.observation_space, maze.action_space)
-    with pytest.raises(ValueError, match=r"made for \(14,\) \(four-room\)"):
+    with pytest.raises(ValueError, match=r"takes \(14,\) \(four-room\)"):
         agent.predict(maze.reset(seed=0)[0])
     own = gym.make(ENV_ID)
     load_agent(tmp_path, own.observation_space, own.action_space)

@@ -274,7 +274,7 @@ def test_both_agents_learn_from_the_same_demonstrations_in_the_same_way(done):
 
 
 def test_the_real_plan_uses_several_seeds_and_few_demonstrations():
-    plan = quickstart.Plan()
+    plan = quickstart.QuickstartPlan()
     assert plan.seeds >= 3
     assert max(plan.num_demos) <= 10
     assert plan.episodes >= 50

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tyro
 
-from pidm_nav.cli import COMMANDS, _optional_options, _take_plugins, describe, load_command
+from pidm_nav.cli import COMMANDS, _option_rules, _take_plugins, load_command, summary_and_example
 from pidm_nav.plugins import plugins_loaded
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _commands() -> list[tuple[str, str]]:
 
 
 def _examples() -> list[tuple[str, str]]:
-    return [("pidm-nav --help", describe(load_command(words))[1]) for words in COMMANDS]
+    return [("pidm-nav --help", summary_and_example(load_command(words))[1]) for words in COMMANDS]
 
 
 def _parse(words: str, arguments: list[str]) -> None:
@@ -137,7 +137,7 @@ def _parse(words: str, arguments: list[str]) -> None:
         arguments = ["maze/human-like" if before == "--demos" else argument for before, argument in pairs]
         arguments += ["--task", "maze"] if "--config" in arguments else []  # which a reader's file would say
         command = command.form(arguments)
-    with _optional_options():
+    with _option_rules():
         tyro.cli(command, args=arguments)
 
 

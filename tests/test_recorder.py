@@ -470,8 +470,8 @@ def test_a_file_that_does_not_fit_is_refused_and_left_alone(tmp_path, kind):
         np.savez(path, something=np.zeros(3))
     content = path.read_bytes()
     task = "zigzag" if kind == "task" else "maze"
-    words = {"task": "of maze, not of zigzag", "noise": "another noise_std", "damaged": "cut short"}
-    with pytest.raises(ValueError, match=words.get(kind, "not a demonstration format")) as error:
+    words = {"task": "of maze, not of zigzag", "noise": "another noise_std", "damaged": "truncated"}
+    with pytest.raises(ValueError, match=words.get(kind, "no known format")) as error:
         DemoFile(path, find_task(task), ENV_KWARGS)
     assert "\n" not in str(error.value) and path.read_bytes() == content
     assert os.listdir(tmp_path) == ["mine.npz"]
@@ -861,7 +861,7 @@ def test_without_a_display_one_sentence_says_so(tmp_path, command):
     ended = subprocess.run(arguments, env=without_display(), cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert "no display" in line and "pidm-nav collect" in line
+    assert "without a display" in line and "pidm-nav collect" in line
     assert os.listdir(tmp_path) == []
 
 

@@ -352,7 +352,7 @@ def test_bad_videos_are_refused_and_harm_nothing(tmp_path: Path) -> None:
     frames = episode()
     kept = write_video(frames, tmp_path / "kept.gif")
     before = kept.read_bytes()
-    with pytest.raises(ValueError, match=r"must end in \.gif or \.mp4"):
+    with pytest.raises(ValueError, match=r"ends with \.gif or \.mp4"):
         write_video(frames, tmp_path / "a.avi")
     with pytest.raises(ValueError, match="needs frames"):
         write_video([], kept)

@@ -166,7 +166,7 @@ def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys
     empty = tmp_path / "empty"
     shutil.copytree(made.parent / "human", empty, ignore=shutil.ignore_patterns("*_*.json"))
     words, sentence = {
-        "nothing": ([], "no results given"),
+        "nothing": ([], "no results are given"),
         "absent": ([str(tmp_path / "absent")], "holds no manifest.json"),
         "empty": ([str(empty)], "no finished job"),
         "twice": ([human, human], "second folder of human demonstrations"),

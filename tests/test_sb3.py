@@ -138,9 +138,9 @@ def test_pidm_goes_on_with_ppo_through_its_inverse_dynamics(
 
 def test_what_cannot_become_ppo_is_refused(agent: Agent, envs: Any, demos: DemoDataset) -> None:
     other: Any = train("retrieval-bc", demos)
-    with pytest.raises(ValueError, match="retrieval-bc has no actor that PPO could continue"):
+    with pytest.raises(ValueError, match="retrieval-bc has no actor for PPO"):
         to_ppo(other, envs)
     with pytest.raises(ValueError, match="your environment has"):
         to_ppo(agent, gym.make("PIDMNav-Maze-v0"))
-    with pytest.raises(ValueError, match="is no agent of this package"):
+    with pytest.raises(ValueError, match="holds no agent"):
         to_agent(PPO("MlpPolicy", ENV_ID))

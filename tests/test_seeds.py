@@ -15,13 +15,13 @@ from pidm_nav.agents import dagger, train
 from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.experts.play import play
+from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.demos.formats import load_demos, save_demos
 from pidm_nav.experiments.sweep import Sweep, run_job
 from pidm_nav.rollouts.evaluation import evaluate
 
 TINY: dict[str, Any] = {"steps": 2, "batch_size": 8, "encoder_sizes": (8,), "head_sizes": (8,), "progress": False}
-RANGES = {name: getattr(seeds, name) for name in ("DEMONSTRATIONS", "VALIDATION", "TEST", "DAGGER", "PLAY")}
+RANGES = {name: getattr(seeds, name) for name in ("DEMONSTRATIONS", "VALIDATION", "TEST", "DAGGER", "RANDOM_PLAY")}
 
 
 class Noted(gym.Env[Any, Any]):
@@ -94,12 +94,12 @@ def _evaluate_command(demos: DemoDataset, folder: Path) -> None:
     ("run", "wanted"),
     [
         (lambda demos, folder: collect(Still(), demos.task, 2), "DEMONSTRATIONS"),
-        (lambda demos, folder: play(demos.task, 12), "PLAY"),
+        (lambda demos, folder: collect_random_play(demos.task, 12), "RANDOM_PLAY"),
         (lambda demos, folder: evaluate(Still(), demos.task, 2), "TEST"),
         (_train, "VALIDATION"),
         (_dagger, "DAGGER"),
         (_sweep, "TEST"),
-        (_train_with_play, "PLAY"),
+        (_train_with_play, "RANDOM_PLAY"),
         (_evaluate_command, "TEST"),
     ],
     ids=["collect", "play", "evaluate", "train", "dagger", "sweep", "train with play", "evaluate command"],
@@ -114,6 +114,6 @@ def test_defaults_use_their_own_range(
 
 
 def test_no_two_training_seeds_share_play() -> None:
-    ranges = [range(first := seeds.play_seed(seed, 500), first + 500) for seed in (0, 1, 2, 10**12)]
-    assert all(each.stop - 1 in seeds.PLAY for each in ranges)
+    ranges = [range(first := seeds.random_play_seed(seed, 500), first + 500) for seed in (0, 1, 2, 10**12)]
+    assert all(each.stop - 1 in seeds.RANDOM_PLAY for each in ranges)
     assert all(one.stop <= other.start for one, other in combinations(ranges, 2))

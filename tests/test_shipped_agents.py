@@ -42,7 +42,7 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(FileNotFoundError, match="did you mean 'zigzag/bc'"):
         load_agent("zigzack/bc")
     with pytest.raises(
-        FileNotFoundError, match="give a folder that train wrote, or one of four-room/bc, four-room/pidm"
+        FileNotFoundError, match="give the folder of a trained agent, or one of four-room/bc, four-room/pidm"
     ):
         load_agent("runs/nobody")
 

@@ -19,12 +19,12 @@ import pytest
 import tyro
 
 from pidm_nav.agents import AGENTS, load_agent
-from pidm_nav.cli import _optional_options, main
+from pidm_nav.cli import _option_rules, main
 from pidm_nav.commands import experiments
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.astar import AStarExpert
-from pidm_nav.demos.experts.play import Play
+from pidm_nav.demos.experts.random_play import RandomPlay
 from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.experiments import engines
 from pidm_nav.experiments import sweep as library
@@ -178,7 +178,7 @@ def test_other_data_versions_and_strays_do_not_mix(tiny: Sweep, tmp_path: Path, 
     older = json.loads(text)  # by a version that did not know this setting
     del older["agents"]["retrieval-bc"]["frames"]
     path.write_text(json.dumps(older))
-    with pytest.raises(ValueError, match=r"made with agents\.retrieval-bc\.frames unknown, not cnn"):
+    with pytest.raises(ValueError, match=r"with agents\.retrieval-bc\.frames unknown, not cnn"):
         run_sweep(tiny, tmp_path, here)
     assert json.loads(path.read_text()) == older
     path.unlink()
@@ -245,7 +245,7 @@ def test_a_stop_leaves_a_message_and_a_folder_to_go_on_with(
     ended = stop(box, tmp_path / "out", file, number)
     output = ended.out + ended.err
     assert ended.code == 128 + number and ended.out.startswith("1/12 "), output
-    assert "of 12 jobs are done and safe" in output and "Traceback" not in output
+    assert "of 12 jobs are saved" in output and "Traceback" not in output
     assert 2 <= len(read_results(tmp_path / "out")[0]) < 12
 
 
@@ -363,7 +363,7 @@ def test_anybodys_environment_is_scored_by_its_return(tmp_path: Path) -> None:
 def test_a_worker_knows_the_ids_that_the_program_has_registered(tmp_path: Path) -> None:
     gym.register("Swing-v0", "gymnasium.envs.classic_control:PendulumEnv", max_episode_steps=5)
     try:
-        save_demos(collect(Play("Swing-v0"), "Swing-v0", 1), tmp_path / "swing.npz")
+        save_demos(collect(RandomPlay("Swing-v0"), "Swing-v0", 1), tmp_path / "swing.npz")
         sweep = Sweep(agents=("retrieval-bc",), demos=(str(tmp_path / "swing.npz"),), num_demos=(1,), seeds=1)
         job = pickle.loads(pickle.dumps(replace(sweep, episodes=1).job(Cell(0, "Swing-v0", 1, "retrieval-bc"))))
         del gym.registry["Swing-v0"]  # as in a new process
@@ -386,11 +386,11 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--tasks", "labyrinth"], "no task is called 'labyrinth'"),
-        (["--agents", "bc,gpt"], "no agent is called 'gpt'"),
-        (["--num-demos", "1,80"], "there are 4 demonstrations of zigzag, but --num-demos asks for 80"),
-        (["--num-demos", "few"], "--num-demos: 'few' cannot be read: give values such as 1,2,5"),
-        (["--num-demos", "0,1"], "--num-demos is given 0: choose from 1 to"),
+        (["--tasks", "labyrinth"], "there is no task 'labyrinth'"),
+        (["--agents", "bc,gpt"], "there is no agent 'gpt'"),
+        (["--num-demos", "1,80"], "--num-demos is 80, and there are 4 demonstrations of zigzag"),
+        (["--num-demos", "few"], "--num-demos: 'few' is not a list: give values such as 1,2,5"),
+        (["--num-demos", "0,1"], "--num-demos is 0: choose from 1 to"),
         (["--tasks", "zigzag,maze"], "there are no demonstrations of maze"),
         (["--tasks", "tour-3d"], "there are no demonstrations of tour-3d"),
         (["--demos-from", "astar"], "both given"),
@@ -399,7 +399,7 @@ def test_a_label_is_a_plain_name(label: str, tiny: Sweep, tmp_path: Path) -> Non
         (["--checkpoint-fractions", "2"], "fractions"),
         (["--label", "../x"], "use letters"),
         (["--tasks", "mazze"], "did you mean 'maze'?"),
-        (["--device", "gpu"], "there is no device 'gpu' that torch can use here: choose auto or"),
+        (["--device", "gpu"], "torch finds no device 'gpu' here: choose auto or"),
     ],
 )
 def test_bad_input_is_one_sentence_before_any_work(
@@ -439,8 +439,8 @@ def test_missing_ray_is_one_sentence(
 
 def test_lists_are_separated_by_commas_or_spaces(file: Path) -> None:
     for words in (["1,3"], ["1", "3"], ["1,", "3"]):
-        with _optional_options():
-            parsed = tyro.cli(experiments.Sweep, args=["--demos", str(file), "--num-demos", *words])
+        with _option_rules():
+            parsed = tyro.cli(experiments.SweepCommand, args=["--demos", str(file), "--num-demos", *words])
         assert parsed.num_demos == (1, 3) and parsed.demos == (str(file),)
 
 
@@ -533,7 +533,7 @@ def test_results_swapped_with_one_another_are_refused(whole: Path, tmp_path: Pat
     text = one.read_text()
     one.write_text(two.read_text())
     two.write_text(text)
-    with pytest.raises(ValueError, match="does not hold the result that its name says"):
+    with pytest.raises(ValueError, match="holds the result of another job"):
         read_results(tmp_path / "results")
 
 

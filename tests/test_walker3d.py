@@ -46,7 +46,7 @@ def test_a_varied_walker_is_another_person_in_each_episode() -> None:
     _, again = walker.predict(np.stack([state] * 20))
     assert [person.habits for person in again] == [person.habits for person in people]
     assert walker.settings == {"expert": "scripted", "varied": True}
-    with pytest.raises(ValueError, match="either habits or varied=True"):
+    with pytest.raises(ValueError, match="leave one of them out"):
         Walker3D("zigzag-3d", habits=Habits3D(), varied=True)
 
 
@@ -112,7 +112,7 @@ def test_rows_and_episodes_have_a_chance_of_their_own() -> None:
     np.testing.assert_array_equal(single, both[0])
     again, _ = expert.predict(np.stack([state, state]), memory, np.array([True, False]))
     assert (again[0] != both[0]).any()
-    with pytest.raises(ValueError, match="the state is that of 2 rows, not of 1"):
+    with pytest.raises(ValueError, match="the state has 2 rows, and the observation 1"):
         expert.predict(state, memory)
-    with pytest.raises(ValueError, match="17 numbers"):
+    with pytest.raises(ValueError, match="17 features"):
         expert.predict(state[:10])

@@ -246,7 +246,7 @@ def test_a_window_shows_the_world(make: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"task": "cellar"}, "no task is called 'cellar'"),
+        ({"task": "cellar"}, "there is no task 'cellar'"),
         ({"task": "maze"}, "maze is not a 3D task"),
         ({"render_mode": "ascii"}, "render_mode is 'ascii'"),
         ({"noise_std": -1.0}, "noise_std is -1.0"),

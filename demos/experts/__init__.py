@@ -1,4 +1,4 @@
-"""The experts that make demonstrations: the A* planner, the human-like player, the scripted walker in 3D, and play."""
+"""Experts that make demonstrations: the A* planner, the human-like player, the scripted 3D walker, and random play."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXPERTS = {
     "astar": "pidm_nav.demos.experts.astar:AStarExpert",
     "human-like": "pidm_nav.demos.experts.humanlike:HumanLikePlayer",
     "scripted": "pidm_nav.demos.experts.walker3d:Walker3D",
-    "play": "pidm_nav.demos.experts.play:Play",  # in any task
+    "random": "pidm_nav.demos.experts.random_play:RandomPlay",
 }
 
 
@@ -21,19 +21,18 @@ def make_expert(name: str | None, task: str | Task | Layout, **settings: Any) ->
     """Make an expert.
 
     Args:
-        name: `astar` or `human-like` in 2D, `scripted` in 3D, `play` in any task; None for the first one that knows
-            the task's goals.
-        task: the task to play, or a map of one's own to plan on.
+        name: `astar` or `human-like` in 2D, `scripted` in 3D, `random` in any task; None for the task's first expert.
+        task: task to play, or a map.
         settings: arguments of the expert's class.
     """
     if isinstance(task, str | Task):
         task = find_task(task)
-        experts = (*task.experts, "play")
+        experts = (*task.experts, "random")
         if name is None and not task.experts:
-            raise ValueError(f"no expert can play {task.name}: record a person, or collect with a policy of your own")
+            raise ValueError(f"{task.name} has no expert: record a person, or collect with your own policy")
         name = name or task.experts[0]
         if name not in experts:
-            raise ValueError(f"no expert called '{name}' can play {task.name}: choose one of {', '.join(experts)}")
+            raise ValueError(f"{task.name} has no expert '{name}': choose one of {', '.join(experts)}")
     module, _, kind = EXPERTS[name or "astar"].partition(":")
     expert: Policy = getattr(import_module(module), kind)(task, **settings)
     return expert

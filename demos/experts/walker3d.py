@@ -1,10 +1,9 @@
-"""A scripted walker with the habits of a person at a gamepad: it knows the map and looks where it walks.
+"""The scripted expert of the 3D tasks: a walker with a map and the habits of a person at a gamepad.
 
-The way to a milestone is that of the 2D human-like player: the farthest point in sight on a route that keeps off walls.
-The right thumb turns the camera there; the left one pushes forward, less so the further the view is off, and a little
-sideways. Both thumbs lag and tremble, the view wanders, speed and route differ from episode to episode and from
-milestone to milestone, and now and then the walker stops to look around. A varied walker is a different person in each
-episode, with its own reaction time, speed, side of the path and way of looking around.
+The walker heads for the farthest visible point on the route to a milestone, as the 2D human-like player does. The right
+thumb turns the camera there. The left thumb pushes forward, less if the view is off, and a little sideways. Both thumbs
+lag and tremble, and the view drifts. Speed and route vary between episodes and milestones. Sometimes the walker pauses
+to look around. A varied walker has other habits in each episode: reaction time, speed, side of the path, pauses.
 """
 
 from __future__ import annotations
@@ -25,40 +24,40 @@ from pidm_nav.world3d.levels import LOOKING_UP, NEAR, UNITS, Milestone, load_lev
 
 FloatArray = NDArray[np.floating[Any]]
 
-SLIDE = 100.0  # distance in engine units that the walker slides on from full speed
+SLIDE = 100.0  # engine units that the walker slides after full speed
 TURN, LOOK = (FRAME_SKIP * each for each in THRUST[2:])  # degrees per step at full deflection
 
 
 @dataclass(frozen=True)
 class Habits3D:
-    """What makes the walker human."""
+    """Habits of the walker."""
 
     speed: float = 0.93  # mean deflection of the stick at full speed
-    speed_spread: float = 0.05  # standard deviation of that between milestones
-    quickness: float = 0.35  # part of the view's error that each step shall take back
-    quickness_spread: float = 0.08  # standard deviation of that between episodes
-    thumb: float = 0.55  # part of the way to where it wants to be that a thumb moves each step
-    sideways: float = 0.5  # how much the left thumb helps where the view is off
-    wander: float = 5.0  # degrees by which the view drifts off the way
-    wander_keep: float = 0.93  # part of that drift which stays from step to step
-    beside: float = 20.0  # engine units from a milestone to the point that is aimed for
+    speed_spread: float = 0.05  # standard deviation of the speed between milestones
+    quickness: float = 0.35  # fraction of the view's error that each step corrects
+    quickness_spread: float = 0.08  # standard deviation of the quickness between episodes
+    thumb: float = 0.55  # fraction of the way to its target that a thumb moves each step
+    sideways: float = 0.5  # sideways push if the view is off
+    wander: float = 5.0  # standard deviation of the drift of the view, in degrees
+    wander_keep: float = 0.93  # autocorrelation of the drift from step to step
+    beside: float = 20.0  # standard deviation of the target from a milestone, in engine units
     tremor: float = 0.02  # standard deviation of the noise on each axis
-    view: float = -2.0  # degrees above the horizon that the walker likes to look
-    view_spread: float = 2.0  # standard deviation of that between episodes
-    hesitation: float = 0.006  # how often a step begins a pause
+    view: float = -2.0  # mean pitch of the view, in degrees above the horizon
+    view_spread: float = 2.0  # standard deviation of the pitch between episodes
+    hesitation: float = 0.006  # probability that a step begins a pause
     hesitation_steps: float = 6.0  # mean length of a pause
-    glance: float = 20.0  # degrees by which the view goes elsewhere in a pause
-    stroll: float = 0.0  # part of the pauses in which the walker looks around without stopping
-    lane: float = 0.0  # engine units to the left of the way that the walker keeps, where there is room
-    reaction: int = 0  # steps until the walker sees what has happened
+    glance: float = 20.0  # standard deviation of the view's turn in a pause, in degrees
+    stroll: float = 0.0  # fraction of pauses in which the walker looks around without stopping
+    lane: float = 0.0  # offset to the left of the route, in engine units, if there is space
+    reaction: int = 0  # steps until the walker perceives a state
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> Habits3D:
-        """Return the habits of one of many different people."""
+        """Return random habits."""
         reaction = int(rng.integers(4))
         return cls(
             speed=rng.uniform(0.75, 1.0),
-            quickness=rng.uniform(0.3, 0.5) / (1 + 0.4 * reaction),  # who sees late and turns fast sways
+            quickness=rng.uniform(0.3, 0.5) / (1 + 0.4 * reaction),  # quick turns after a late reaction oscillate
             quickness_spread=0.0,
             thumb=rng.uniform(0.4, 0.8),
             sideways=rng.uniform(0.2, 0.8),
@@ -74,7 +73,7 @@ class Habits3D:
 
 
 class _Walker:
-    """One walker's chance and memory; `episode` is the number of its row's episode."""
+    """State of one walker; `episode` is the number of its row's episode."""
 
     def __init__(self, habits: Habits3D, rng: np.random.Generator, episode: int) -> None:
         self.habits, self.rng, self.episode = habits, rng, episode
@@ -83,14 +82,14 @@ class _Walker:
         self.thumbs = np.zeros(4)
         self.drift = 0.0
         self.pause = 0
-        self.strolls = False  # whether it walks on in a pause
-        self.seen = deque[FloatArray](maxlen=habits.reaction + 1)  # the last states, the oldest of which it acts on
-        self.aside = 0.0  # where the view goes in a pause
+        self.strolls = False  # whether it keeps walking in a pause
+        self.recent = deque[FloatArray](maxlen=habits.reaction + 1)  # states; it acts on the oldest
+        self.aside = 0.0  # turn of the view in a pause
         self.number = -1  # of the milestone
         self.speed, self.taste, self.beside = habits.speed, 0, np.zeros(2)
 
     def choose(self, number: int) -> None:
-        """Make up one's mind about a milestone, if it is a new one."""
+        """Draw speed, taste and target for a new milestone."""
         if number == self.number:
             return
         habits, rng = self.habits, self.rng
@@ -100,35 +99,35 @@ class _Walker:
         self.beside = np.clip(rng.normal(0.0, habits.beside, 2), -40, 40)
 
     def hesitate(self) -> None:
-        """Begin a pause now and then, and let the view wander."""
+        """Let the view drift, and sometimes begin a pause."""
         habits, rng = self.habits, self.rng
-        keep, chance = habits.wander_keep, rng.random()
+        keep, uniform = habits.wander_keep, rng.random()
         self.drift = keep * self.drift + habits.wander * np.sqrt(1 - keep**2) * rng.standard_normal()
         self.pause = max(self.pause - 1, 0)
-        if not self.pause and chance < habits.hesitation:
+        if not self.pause and uniform < habits.hesitation:
             self.pause = 1 + int(rng.poisson(habits.hesitation_steps))
             self.aside = rng.normal(0.0, habits.glance)
             self.strolls = habits.stroll > 0 and rng.random() < habits.stroll
 
     def push(self, wanted: FloatArray) -> FloatArray:
-        """Return where the thumbs are after they have moved towards where they should be."""
+        """Move the thumbs toward their targets, and return their positions."""
         self.thumbs += self.habits.thumb * (wanted - self.thumbs)
         return np.clip(self.thumbs + self.habits.tremor * self.rng.standard_normal(4), -1.0, 1.0)
 
 
 class Walker3D(Expert):
-    """The scripted walker as a policy over state vectors; what it remembers goes through `state`.
+    """The scripted walker as a policy over state vectors; `state` holds the walkers.
 
     Args:
-        task: a 3D task's name or id.
-        seed: the seed of its chance; row i of a batch has a chance of its own, and so has each of its episodes.
-        habits: other habits than the usual ones.
-        varied: whether each episode has habits of its own, those of one of many different people.
+        task: name or id of a 3D task.
+        seed: seed of the walker's randomness, which differs between rows and episodes.
+        habits: habits. Default: `Habits3D()`.
+        varied: draw other habits for each episode.
     """
 
     def __init__(self, task: str | Task, seed: int = 0, habits: Habits3D | None = None, varied: bool = False) -> None:
         if habits is not None and varied:
-            raise ValueError("a varied walker draws its habits: give either habits or varied=True")
+            raise ValueError("varied=True draws habits, and habits are given: leave one of them out")
         check_number("seed", seed, 0, MAX_SEED)
         self.level = load_level(find_task(task).name)
         self.state_size = POSE + self.level.num_goals
@@ -143,7 +142,7 @@ class Walker3D(Expert):
         """Return the actions (N, 4), and the walkers."""
         walkers = list(memory or [])
         for row in np.flatnonzero(begins).tolist():
-            # One row plays episode i as another walker with seed + i plays its first.
+            # episode i of a row equals the first episode of a walker with seed + i
             episode = walkers[row].episode + 1 if memory else 0
             rng = np.random.default_rng((self.seed + episode, row, 0))
             habits = Habits3D.drawn(rng) if self.varied else self.habits
@@ -151,29 +150,28 @@ class Walker3D(Expert):
         return np.stack(list(map(self._act, states.astype(np.float64), walkers))), walkers
 
     def _act(self, state: FloatArray, walker: _Walker) -> FloatArray:
-        walker.seen.append(state)
-        state = walker.seen[0]
+        walker.recent.append(state)
+        state = walker.recent[0]
         number = min(int(state[POSE:].sum()), self.level.num_goals - 1)
         walker.choose(number)
         walker.hesitate()
         milestone = self.level.milestones[number]
         away = float(np.hypot(*(np.array(milestone.place) - state[:2])))
         if milestone.kind == "stand still" and away < NEAR / 2:
-            walker.thumbs[:] = 0.0  # off the sticks
+            walker.thumbs[:] = 0.0
             return np.zeros(4)
         angle = float(np.degrees(np.arctan2(state[4], state[3])))
         heading, view = self._heading(state, walker, milestone), walker.view
         if milestone.kind == "look up" and away < 0.7 * NEAR:
             heading, view = angle, LOOKING_UP + 6.0
         error = wrap(heading - angle, 360.0)  # positive to the left
-        seen = error + (walker.aside if walker.pause else 0.0)
         forward, right = self._walk(walker, milestone, away, np.radians(error))
-        turn = -walker.quickness * seen / TURN
+        turn = -walker.quickness * (error + (walker.aside if walker.pause else 0.0)) / TURN
         look = walker.quickness * (view - state[5]) / LOOK
         return walker.push(np.clip([forward, right, turn, look], -1.0, 1.0))
 
     def _heading(self, state: FloatArray, walker: _Walker, milestone: Milestone) -> float:
-        """Return the angle of the direction to look in."""
+        """Return the heading in degrees."""
         if milestone.kind == "turn":
             return milestone.angle
         here, goal = self.level.to_layout(state[0], state[1]), self.level.to_layout(*milestone.place)
@@ -187,17 +185,17 @@ class Walker3D(Expert):
         return float(np.degrees(np.arctan2(-way[1], way[0]))) + drift
 
     def _beside(self, here: FloatArray, way: FloatArray, lane: float) -> FloatArray:
-        """Return the way (2,) to a point so far to the left of where a way leads, if there is room."""
+        """Return a way (2,) with its end moved `lane` to the left, if there is space."""
         length = float(np.hypot(*way))
         if length < 3 * abs(lane):
-            return way  # close by, go straight
+            return way
         moved = way + lane * np.array([way[1], -way[0]]) / length  # in the layout, y points down
         free = self._routes.free
         x, y = np.clip(np.rint(here + moved).astype(np.intp), 0, np.array(free.shape) - 1)
         return moved if free[x, y] else way
 
     def _walk(self, walker: _Walker, milestone: Milestone, away: float, error: float) -> tuple[float, float]:
-        """Return how far the left thumb is pushed, forward and right."""
+        """Return the left thumb's deflection, forward and right."""
         if milestone.kind == "turn" or (walker.pause and not walker.strolls):
             return 0.0, 0.0
         speed = walker.speed

@@ -1,4 +1,4 @@
-"""Demonstrations on disk: our own npz files, Minari, robomimic's HDF5 files, and the recordings of the paper."""
+"""File formats of demonstrations: npz, Minari, robomimic's HDF5, and the paper's released recordings."""
 
 from pidm_nav.demos.formats.minari import from_minari, to_minari
 from pidm_nav.demos.formats.npz import check_output, load_demos, reserved_output, save_demos

@@ -1,10 +1,10 @@
-"""Demonstrations from arrays in memory: flat ones as in D4RL, and the trajectories of the package `imitation`.
+"""Demonstrations from arrays in memory: flat arrays as in D4RL, and trajectories of the package `imitation`.
 
-observations, actions    (N, D), (N, A) or (N,) choices: all episodes one after the other
-rewards                  (N,), by default 0
-terminals, timeouts      (N,) whether the episode terminated or was truncated after this step: one of them suffices
-next_observations        (N, D) what each action led to; without it, the last action of an episode is left out,
-                         because nothing shows where it led, and the episode counts as truncated
+observations, actions    (N, D), (N, A) or (N,) if discrete: all episodes one after the other
+rewards                  (N,), default 0
+terminals, timeouts      (N,) flags of termination or truncation after this step: one of them suffices
+next_observations        (N, D); without it, the last action of an episode is dropped, as its next observation is
+                         unknown, and the episode counts as truncated
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ FLAGS = ("terminals", "timeouts")
 
 
 def is_flat(names: Iterable[str]) -> bool:
-    """Return whether arrays of these names are flat ones that say where episodes end."""
+    """Return whether these are names of flat arrays with flags of episode ends."""
     return {"observations", "actions"} <= set(names) and not set(FLAGS).isdisjoint(names)
 
 
 def from_flat(
     given: Mapping[str, ArrayLike], task: str | None, name: str | None = None, source: Mapping[str, Any] | None = None
 ) -> DemoDataset:
-    """Cut flat arrays into episodes; a task that is not given shows in the goals, or is called `name`."""
+    """Split flat arrays into episodes; without a task, it is inferred from the goals, or is `name`."""
     if not is_flat(given):
         has = ", ".join(sorted(map(str, given))[:9]) or "nothing"
-        raise ValueError(f"there are {has}: observations, actions, and terminals or timeouts are needed")
+        raise ValueError(f"the arrays are {has}: give observations, actions, and terminals or timeouts")
     arrays = {key: _array(key, given[key]) for key in NAMES if given.get(key) is not None}
     steps = len(arrays["actions"])
     for key, array in arrays.items():
         if len(array) != steps:
-            raise ValueError(f"{key} have {len(array):,} rows and actions {steps:,}: one row per step is needed")
+            raise ValueError(f"{key} have {len(array):,} rows, and actions {steps:,}: give one row per step")
     if arrays.get("next_observations", arrays["observations"]).shape != arrays["observations"].shape:
-        raise ValueError("next_observations have another shape than observations: give one for each")
+        raise ValueError("next_observations and observations have different shapes: give one for each step")
     arrays |= {key: _flags(key, arrays[key]) if key in arrays else np.zeros(steps, bool) for key in FLAGS}
-    if arrays["actions"].ndim == 1:  # choices
+    if arrays["actions"].ndim == 1:  # discrete
         arrays["actions"] = arrays["actions"][:, None]
     arrays.setdefault("rewards", np.zeros(steps))
     found = task or infer_task(arrays["observations"]) or name
     if found is None:
-        raise ValueError("these arrays do not say which task they are of: give task= with a name or a Gymnasium id")
+        raise ValueError("these arrays do not name their task: give task= with a name or a Gymnasium id")
     episodes = tuple(_episodes(arrays))
     if not episodes:
-        raise ValueError("no episode has two rows: without next_observations, nothing shows where its only action led")
+        raise ValueError("no episode has two rows: give next_observations")
     made_by = "arrays" if name is None else f"arrays: {name}"
     return DemoDataset(found, episodes, {"made_by": made_by} if source is None else source)
 
 
 def from_trajectories(trajectories: Any, task: str | None) -> DemoDataset:
-    """Return the dataset of `imitation`'s trajectories, which have `obs`, `acts`, `terminal` and perhaps `rews`."""
+    """Return a dataset from trajectories of `imitation`, with `obs`, `acts`, `terminal` and optional `rews`."""
     episodes = []
     if not isinstance(trajectories, Iterable):
         found = reprlib.repr(trajectories)
-        raise ValueError(f"{found} is no demonstrations: give a path, a dict of arrays or a list of trajectories")
+        raise ValueError(f"{found} is not a dataset: give a path, a dict of arrays or a list of trajectories")
     for index, each in enumerate(trajectories):
         try:
             actions, rewards = _array("acts", each.acts), getattr(each, "rews", None)
@@ -74,38 +74,38 @@ def from_trajectories(trajectories: Any, task: str | None) -> DemoDataset:
         except ValueError as error:
             raise ValueError(f"trajectory {index} cannot be used: {error}") from None
     if task is None and not (episodes and (task := infer_task(episodes[0].observations))):
-        raise ValueError("trajectories do not say which task they are of: give task= with a name or a Gymnasium id")
+        raise ValueError("trajectories do not name their task: give task= with a name or a Gymnasium id")
     return DemoDataset(task, tuple(episodes), {"made_by": "trajectories"})
 
 
 def _episodes(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Episode]:
     over = arrays["terminals"] | arrays["timeouts"]
-    over[-1:] = True  # what follows the last end is an episode that was cut off
+    over[-1:] = True  # the last episode may be cut off
     ends = np.flatnonzero(over) + 1
     if len(ends) > MAX_EPISODES:
-        raise ValueError(f"there are {len(ends):,} episodes: {MAX_EPISODES:,} is the most")
+        raise ValueError(f"there are {len(ends):,} episodes: give at most {MAX_EPISODES:,}")
     for first, end in zip([0, *ends.tolist()], ends.tolist(), strict=False):
-        seen, terminated = arrays["observations"][first:end], False
+        observations, terminated = arrays["observations"][first:end], False
         if "next_observations" in arrays:
-            seen = np.concatenate([seen, arrays["next_observations"][end - 1 : end]])
+            observations = np.concatenate([observations, arrays["next_observations"][end - 1 : end]])
             terminated = bool(arrays["terminals"][end - 1])
-        if len(seen) > 1:
-            acted = slice(first, first + len(seen) - 1)
-            yield Episode(seen, arrays["actions"][acted], arrays["rewards"][acted], terminated, not terminated)
+        if len(observations) > 1:
+            steps = slice(first, first + len(observations) - 1)
+            yield Episode(observations, arrays["actions"][steps], arrays["rewards"][steps], terminated, not terminated)
 
 
 def _array(name: str, value: ArrayLike) -> NDArray[Any]:
     try:
         array = np.asarray(value)
-    except ValueError:  # NumPy's is about sequences
-        raise ValueError(f"{name} have rows of different lengths: one row of numbers per step is needed") from None
+    except ValueError:
+        raise ValueError(f"{name} have rows of different lengths: give equal rows of numbers, one per step") from None
     if array.ndim == 0 or array.dtype.kind not in "fiub":
         kind = f"of type {array.dtype}" if array.ndim else "one value"
-        raise ValueError(f"{name} are {kind}: an array of numbers with one row per step is needed")
+        raise ValueError(f"{name} are {kind}: give an array of numbers with one row per step")
     return array
 
 
 def _flags(name: str, array: NDArray[Any]) -> NDArray[np.bool_]:
     if array.size != len(array) or not np.isin(array, (0, 1)).all():
-        raise ValueError(f"{name} have shape {array.shape} or other values than 0 and 1: one flag per step is needed")
+        raise ValueError(f"{name} have shape {array.shape} or values besides 0 and 1: give one flag per step")
     return np.asarray(array.reshape(-1) == 1)

@@ -1,4 +1,4 @@
-"""Demonstrations from and to Minari, the dataset store of the Gymnasium family (needs the `minari` extra)."""
+"""Reading and writing datasets of Minari (needs the extra `minari`)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import find_task, unflatten
 
-ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # what Minari takes, without ways out of its store
-STORE = "MINARI_DATASETS_PATH"  # the environment variable that names Minari's folder
+ID = re.compile(r"(?!.*//)(?:\w[-\w/]*[-\w]/)?\w[-\w]*?-v\d+")  # Minari's ids that stay inside its store
+STORE = "MINARI_DATASETS_PATH"  # environment variable of Minari's folder
 MAX_METADATA = 2**24  # bytes
-ARRAYS = ("actions", "rewards", "terminations", "truncations")  # besides the observations, which may be several
-# wrappers that leave observations and actions alone, or flatten observations as `Task.make` does
+ARRAYS = ("actions", "rewards", "terminations", "truncations")  # besides one or several arrays of observations
+# wrappers that do not change observations and actions, or flatten observations as `Task.make` does
 HARMLESS = {"FlattenObservation", "RecordEpisodeStatistics", "RecordVideo", "TimeLimit", "OrderEnforcing"}
 
 
 class Space(msgspec.Struct):
-    """What we read of a Gymnasium space that Minari keeps as JSON text."""
+    """Fields that we read of a Gymnasium space in Minari's metadata."""
 
     type: str = "Box"
     shape: tuple[int, ...] = ()
@@ -44,15 +44,15 @@ class Space(msgspec.Struct):
 
 
 class EnvSpec(msgspec.Struct):
-    """What we read of a Gymnasium specification; Minari would import whatever module its entry point names."""
+    """Fields that we read of a Gymnasium specification; Minari would import the module of its entry point."""
 
     id: str
     kwargs: dict[str, Any] = {}
     additional_wrappers: list[dict[str, Any]] = []
 
 
-class Metadata(msgspec.Struct):
-    """What we read of the metadata that Minari keeps with a dataset."""
+class MinariMetadata(msgspec.Struct):
+    """Fields that we read of a dataset's metadata."""
 
     observation_space: str
     action_space: str
@@ -63,9 +63,9 @@ class Metadata(msgspec.Struct):
 
 
 class Written(Origin):
-    """What we keep in Minari's metadata, with a checksum of the data, which Minari has none of."""
+    """Our entry in Minari's metadata, with a checksum of the data, as Minari has none."""
 
-    episodes: int = 0  # that the checksum is of: others may have been added with Minari
+    episodes: int = 0  # number of episodes in the checksum; Minari may have added others
     checksum: str = ""  # SHA-256 of task, source and episodes
 
 
@@ -77,18 +77,17 @@ def to_minari(
     author: str | None = None,
     description: str | None = None,
 ) -> None:
-    """Store a dataset under an id such as `pidmnav/maze/human-v0`.
+    """Store a dataset in the local Minari store, atomically.
 
-    It is written elsewhere first and then moved into place: a failure leaves no half dataset, and `force` keeps
-    the old one until the new one is whole. Where there are goals, the reference scores are 0 and the number of goals,
-    so that Minari's normalized score is the goal ratio.
+    In tasks with goals, the reference scores are 0 and the number of goals, so that Minari's normalized score is the
+    goal ratio.
 
     Args:
-        dataset: what to store.
-        dataset_id: the id, which ends in a version.
-        force: replace a dataset of this id.
-        author: who made the dataset; defaults to what its source says.
-        description: defaults to a sentence with the number of demonstrations and the task.
+        dataset: the dataset.
+        dataset_id: id with a version, such as `pidmnav/maze/human-v0`.
+        force: replace a dataset with this id.
+        author: author of the dataset. Default: the demonstrator.
+        description: description of the dataset. Default: the number of demonstrations and the task.
     """
     check_id(dataset_id, force)
     minari, store = _import_minari(), _store()
@@ -102,7 +101,7 @@ def to_minari(
     room = most_bytes(dataset, source, len(space) if isinstance(space, gym.spaces.Dict) else 1)
     try:
         with temporary_folder(store) as folder:
-            with (folder / "room").open("wb") as file:  # HDF5 ends the process on a full disk: is there room?
+            with (folder / "room").open("wb") as file:  # HDF5 crashes on a full disk, so test the space first
                 for _ in range(0, room, 2**18):
                     file.write(bytes(2**18))
             (folder / "room").unlink()
@@ -116,7 +115,7 @@ def to_minari(
                     description=description or f"{counted(len(dataset), 'demonstration')} of {dataset.task}",
                     **kept,
                 )
-                # Plain text only: Minari cuts its metadata file off at a NumPy scalar.
+                # plain text only: Minari truncates its metadata file at a NumPy scalar
                 stored.storage.update_metadata({"pidm_nav": source, **scores})
             namespace, _, _ = dataset_id.rpartition("/")
             if namespace and namespace not in minari.namespace.list_local_namespaces():
@@ -126,30 +125,28 @@ def to_minari(
             (folder / dataset_id).rename(store / dataset_id)
     except OSError as error:
         reason = error.strerror or error
-        raise OSError(f"cannot write Minari's '{dataset_id}' to '{store}' ({reason}): make room there") from None
-    except Exception as error:  # such as an info whose name HDF5 does not take
+        raise OSError(f"cannot write Minari's '{dataset_id}' to '{store}' ({reason}): free disk space") from None
+    except Exception as error:  # such as an info with a name that HDF5 rejects
         raise ValueError(f"Minari cannot store this dataset as '{dataset_id}': {error}") from None
 
 
 def from_minari(dataset_id: str) -> DemoDataset:
-    """Load a dataset of the local Minari store, with observations flattened as `collect` does it.
+    """Load a dataset of the local Minari store, with observations flattened as by `collect`.
 
-    Its task is the id of its environment or, if that had wrappers and so is not what the id makes, the dataset's id.
+    The task is the environment's id, or the dataset's id if the environment was wrapped.
     """
     check_id(dataset_id)
     folder = _store() / dataset_id / "data"
     if not folder.is_dir():
-        raise FileNotFoundError(
-            f"Minari has no '{dataset_id}' in '{_store()}': `minari download {dataset_id}` may fetch it"
-        )
+        raise FileNotFoundError(f"Minari has no '{dataset_id}' in '{_store()}': try `minari download {dataset_id}`")
     try:
-        metadata = parse_json(read_bytes(folder / "metadata.json", MAX_METADATA), Metadata)
+        metadata = parse_json(read_bytes(folder / "metadata.json", MAX_METADATA), MinariMetadata)
         origin = _origin(dataset_id, metadata)
         if not (folder / "main_data.hdf5").is_file():
             raise ValueError("it has no file main_data.hdf5")
         episodes = tuple(_read_episodes(folder / "main_data.hdf5", metadata))
         if isinstance(origin, Written) and origin.checksum not in ("", _checksum(origin, episodes)):
-            raise ValueError("its episodes, task or source are not as they were written: take a copy that is whole")
+            raise ValueError("its episodes, task or source were changed after they were written: use another copy")
         return DemoDataset(origin.task, episodes, origin.source)
     except ValueError as error:
         raise ValueError(f"Minari's '{dataset_id}' cannot be used: {error}") from None
@@ -158,10 +155,10 @@ def from_minari(dataset_id: str) -> DemoDataset:
 
 
 def check_id(dataset_id: str, force: bool = True) -> None:
-    """Refuse what Minari would refuse only after making the folder, what would leave its store, and existing ids."""
+    """Raise an error for invalid ids, ids outside Minari's store and, without `force`, existing ids."""
     _import_minari()
     if not ID.fullmatch(dataset_id):
-        raise ValueError(f"'{dataset_id}' is not a Minari id: it must end in a version, like pidmnav/maze/human-v0")
+        raise ValueError(f"'{dataset_id}' is not a Minari id: give one with a version, like pidmnav/maze/human-v0")
     if not (_store() / dataset_id).resolve().is_relative_to(_store().resolve()):
         raise ValueError(f"Minari's '{dataset_id}' is a link that leads out of '{_store()}': choose another id")
     if not force and (_store() / dataset_id).exists():
@@ -180,9 +177,9 @@ def _checksum(written: Written, episodes: Iterable[Episode]) -> str:
 
 
 def most_bytes(dataset: DemoDataset, source: str, parts: int = 1) -> int:
-    """Return more bytes than Minari takes for a dataset whose observations are stored as so many arrays.
+    """Return an upper bound of the bytes of a stored dataset with `parts` arrays of observations per episode.
 
-    HDF5 adds to each array, and fills its last chunk up.
+    HDF5 adds overhead to each array, and pads its last chunk.
     """
     arrays = [
         array for episode in dataset for array in (episode.observations, episode.actions, *episode.infos.values())
@@ -205,8 +202,8 @@ def _buffer(index: int, episode: Episode, space: gym.Space[Any]) -> Any:
     )
 
 
-def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
-    """Read Minari's file: Minari itself would take all the memory that a file asks for."""
+def _read_episodes(path: Path, metadata: MinariMetadata) -> Iterator[Episode]:
+    """Read Minari's file without Minari, which would allocate whatever memory a file claims."""
     import h5py
 
     texts = {"observations": metadata.observation_space, "actions": metadata.action_space}
@@ -218,7 +215,7 @@ def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
             arrays = {name: array[()] for name, array in _find_arrays(file, index, spaces).items()}
             for name, space in spaces.items():
                 if arrays[name].shape[1:] != space.shape:  # such as images in JPEG
-                    raise ValueError(f"its {name} are not arrays of their space's shape {space.shape}")
+                    raise ValueError(f"its {name} do not have the shape {space.shape} of their space")
             seed = file[f"episode_{index}"].attrs.get("seed")
             infos = {name.removeprefix("infos/"): array for name, array in arrays.items() if name.startswith("infos/")}
             observations = _flattened({name: arrays[name] for name in spaces if name != "actions"})
@@ -227,43 +224,43 @@ def _read_episodes(path: Path, metadata: Metadata) -> Iterator[Episode]:
 
 
 def _leaves(name: str, space: Space) -> Iterator[tuple[str, Space]]:
-    """Yield the Boxes that a space consists of, in the order in which Gymnasium flattens them, by their arrays."""
+    """Yield the Boxes of a space by the names of their arrays, in Gymnasium's order of flattening."""
     if space.type == "Dict" and isinstance(space.subspaces, dict) and name != "actions":
         for key, part in space.subspaces.items():
             yield from _leaves(f"{name}/{key}", part)
     elif space.type == "Box":
         yield name, space
     else:
-        raise ValueError(f"its {name} are {space.type}: Box actions, and Box or Dict observations, are needed")
+        raise ValueError(f"its {name} are {space.type}: give Box actions, and Box or Dict observations")
 
 
 def _flattened(parts: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """Return images as they are, and everything else as one row of numbers per step."""
-    whole = parts.get("observations")
-    if whole is not None and whole.ndim == 4 and whole.dtype == np.uint8:
-        return whole
+    """Return images unchanged, and other observations flattened to one vector per step."""
+    images = parts.get("observations")
+    if images is not None and images.ndim == 4 and images.dtype == np.uint8:
+        return images
     if any(part.ndim > 2 and part.dtype == np.uint8 for part in parts.values()):
-        raise ValueError("its observations are images in a Dict or in stacks: only single images can be used")
+        raise ValueError("its observations are images in a Dict or in stacks: give single images")
     return np.concatenate([part.reshape(len(part), -1) for part in parts.values()], axis=1)
 
 
 def _find_arrays(file: Any, index: int, spaces: Iterable[str]) -> dict[str, Any]:
-    """Return the arrays of an episode before they are read; those of the infos under `infos/NAME`."""
+    """Return the unread arrays of an episode by name; infos as `infos/NAME`."""
     group = file[f"episode_{index}"]
     found = {name: find_array(file, f"episode_{index}/{name}") for name in dict.fromkeys([*spaces, *ARRAYS])}
     lengths = (len(group["rewards"]), len(group["rewards"]) + 1)
-    kept = group["infos"] if "infos" in group else {}  # noqa: SIM401, get takes a damaged group for a missing one
+    kept = group["infos"] if "infos" in group else {}  # noqa: SIM401, get ignores a damaged group
     for name, array in kept.items():
         if has_numbers(array) and len(array) in lengths:
             found[f"infos/{name}"] = find_array(file, f"episode_{index}/infos/{name}")
     count = sum(name.startswith("infos/") for name in found)
     if count > MAX_INFOS:
-        raise ValueError(f"it has {count} infos: {MAX_INFOS} is the most")
+        raise ValueError(f"it has {count} infos, and at most {MAX_INFOS} are read")
     return found
 
 
-def _origin(dataset_id: str, metadata: Metadata) -> Origin:
-    """Return task and source as we wrote them, or what Minari's own metadata says about them."""
+def _origin(dataset_id: str, metadata: MinariMetadata) -> Origin:
+    """Return task and source from our entry in the metadata, or else from Minari's."""
     if metadata.pidm_nav is not None:
         return parse_json(metadata.pidm_nav, Written)
     made_by = f"minari: {dataset_id}"
@@ -278,11 +275,11 @@ def _origin(dataset_id: str, metadata: Metadata) -> Origin:
 
 
 def _environment(dataset: DemoDataset) -> dict[str, Any]:
-    """Return the environment that Minari keeps with the dataset, and spaces of their own where it has others."""
+    """Return the environment and spaces to store with a dataset; spaces are the data's if the environment's differ."""
     shape, images = dataset[0].observations.shape[1:], dataset[0].observations.ndim == 4
     if images and "jpeg_encoding" not in inspect.signature(_import_minari().create_dataset_from_buffers).parameters:
-        raise ValueError("Minari 0.5.3 keeps images as JPEGs, which are not the same: update it, or write an .npz file")
-    kept: dict[str, Any] = {"jpeg_encoding": False} if images else {}  # it would change the pixels
+        raise ValueError("Minari 0.5.3 changes images by JPEG encoding: update Minari, or write an .npz file")
+    kept: dict[str, Any] = {"jpeg_encoding": False} if images else {}  # JPEG would change the pixels
     low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
     kept["observation_space"] = gym.spaces.Box(low, high, shape, dtype)
     kept["action_space"] = gym.spaces.Box(-np.inf, np.inf, (dataset.action_dim,), np.float32)
@@ -290,17 +287,17 @@ def _environment(dataset: DemoDataset) -> dict[str, Any]:
         env = gym.make(find_task(dataset.task).env_id, **dataset.env_kwargs)
         env.close()
         assert env.spec is not None
-        env.spec.to_json()  # fails if a function makes it, which no file can hold
+        env.spec.to_json()  # fails if the entry point is a function
         kept["env"] = env
         if env.action_space.shape == (dataset.action_dim,) and _holds(env.observation_space, dataset[0].observations):
             kept |= {"observation_space": env.observation_space, "action_space": env.action_space}
-    except Exception:  # whatever another's environment may raise: the data are good without it
+    except Exception:  # the environment is optional, and may raise anything
         pass
     return kept
 
 
 def _holds(space: gym.Space[Any], observations: NDArray[Any]) -> bool:
-    """Return whether observations, which may be flattened, can be stored as those of a space."""
+    """Return whether observations, which may be flattened, fit a space."""
     if space.shape == observations.shape[1:]:
         return True
     parts = space.values() if isinstance(space, gym.spaces.Dict) else [space]

@@ -1,6 +1,6 @@
-"""Demonstrations on disk: our own npz files, the paper's compact recordings, and one function that loads any format.
+"""load_demos() for any format, save_demos(), and our npz format.
 
-Our file is one compressed npz of flat arrays, readable by anything that reads NumPy's format, without pickle:
+Our format is one compressed npz file of flat arrays, without pickle:
 
     format, version          "pidm-nav demonstrations", 1
     metadata                 JSON text: task, source, seeds, names of the infos
@@ -8,7 +8,7 @@ Our file is one compressed npz of flat arrays, readable by anything that reads N
     observations             (sum of T+1, D), all episodes one after the other
     actions, rewards         (sum of T, A), (sum of T,)
     terminated, truncated    (E,)
-    info/NAME                all episodes' rows one after the other
+    info/NAME                rows of all episodes, one after the other
     info_lengths/NAME        (E,) rows of each episode: 0 (none), T or T+1
 """
 
@@ -42,15 +42,15 @@ from pidm_nav.world2d.state import REACHED, has_goal_flags
 
 FORMAT = "pidm-nav demonstrations"
 VERSION = 1
-HUB_FILE = "demos.npz"  # of a dataset on the Hugging Face Hub, unless its name says another
+HUB_FILE = "demos.npz"  # default file of a dataset on the Hugging Face Hub
 BUNDLED = ("astar", "human-like")
-RECORDED_DYNAMICS = {"clip_noise": False}  # the paper's recordings were made without its clip of noisy actions
+RECORDED_DYNAMICS = {"clip_noise": False}  # the paper's recordings were made without clipping noisy actions
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class Metadata(Origin):
-    """What an npz file keeps as JSON text."""
+class NpzMetadata(Origin):
+    """Schema of the JSON metadata of an npz file."""
 
     seeds: Annotated[list[int | None], msgspec.Meta(max_length=MAX_EPISODES)]
     infos: Annotated[list[str], msgspec.Meta(max_length=MAX_INFOS)]
@@ -59,23 +59,23 @@ class Metadata(Origin):
 def load_demos(
     source: str | Path | DemoDataset | Mapping[str, Any] | Sequence[Any], task: str | None = None
 ) -> DemoDataset:
-    """Load demonstrations from anywhere they may be; those that are loaded already are returned as they are.
+    """Load demonstrations from a file, a folder, a name or arrays; a DemoDataset is returned unchanged.
 
     Args:
-        source: a `.npz` file, ours, the paper's compact recordings or D4RL's arrays; a folder of the paper's release;
-            `minari:` and a dataset's id; a `.hdf5` file in robomimic's layout; `TASK/astar` or `TASK/human-like`,
-            which come with the package; `hf://OWNER/NAME[/FOLDER or FILE.npz][@REVISION]` on the Hugging Face Hub; a
-            dict of D4RL's arrays; or a list of trajectories of `imitation`.
-        task: the task that they are of, where the data do not say so or name another.
+        source: a `.npz` file (ours, the paper's compact recordings or D4RL's arrays); a `.hdf5` file in robomimic's
+            layout; a folder of the paper's release; `minari:ID`; `TASK/astar` or `TASK/human-like` of the package;
+            `hf://OWNER/NAME[/FOLDER or FILE.npz][@REVISION]` on the Hugging Face Hub; a dict of D4RL's arrays; or a
+            list of trajectories of `imitation`.
+        task: task of the demonstrations, if the data name none or another one.
     """
     if isinstance(source, Mapping):
         return from_flat(source, task)
     if not isinstance(source, str | Path | DemoDataset | Sequence):
-        raise ValueError(f"{reprlib.repr(source)} are no demonstrations: give a path, TASK/human-like or a DemoDataset")
+        raise ValueError(f"{reprlib.repr(source)} is not a dataset: give a path, TASK/human-like or a DemoDataset")
     if not isinstance(source, str | Path | DemoDataset):
         return from_trajectories(source, task)
     dataset = source if isinstance(source, DemoDataset) else _load(str(source))
-    if not isinstance(source, DemoDataset):  # only a file's own name: what is kept of it may be given to others
+    if not isinstance(source, DemoDataset):  # without folders, which are private: agents save the name
         object.__setattr__(dataset, "name", Path(source).name if Path(source).exists() else str(source))
     return dataset if task is None else replace(dataset, task=task)
 
@@ -104,16 +104,16 @@ def _load(text: str) -> DemoDataset:
         if is_flat(arrays):
             return from_flat(arrays, None, path.stem)
         if {"state", "action", "reward"} <= set(arrays):
-            raise ValueError("it is one episode of the paper's release: give the folder it is in")
-        raise ValueError(f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is not a demonstration format")
+            raise ValueError("it is one episode of the paper's release: give its folder")
+        raise ValueError(f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is no known format")
     except ValueError as error:
         raise ValueError(f"'{path}' cannot be used: {error}") from None
 
 
 def save_demos(dataset: DemoDataset, target: str | Path) -> None:
-    """Write a `.npz` file, a `.hdf5` file in robomimic's layout, or a dataset of Minari, given as `minari:ID`.
+    """Save demonstrations to a `.npz` file, a `.hdf5` file in robomimic's layout, or `minari:ID`.
 
-    What was there before stays until the new one is whole.
+    An earlier file stays until the new one is complete.
     """
     if str(target).startswith("minari:"):
         to_minari(dataset, str(target).removeprefix("minari:"), force=True)
@@ -138,11 +138,11 @@ def save_demos(dataset: DemoDataset, target: str | Path) -> None:
     for key in keys:
         rows = [episode.infos[key] for episode in dataset if key in episode.infos]
         if len({row.shape[1:] for row in rows}) > 1:
-            raise ValueError(f"info {key!r} differs in shape between episodes: leave it out")
+            raise ValueError(f"info {key!r} has different shapes in different episodes: leave it out")
         arrays[f"info/{key}"] = np.concatenate(rows)
         arrays[f"info_lengths/{key}"] = np.array([len(episode.infos.get(key, ())) for episode in dataset])
-    try:  # what could not be read again is not written
-        msgspec.convert(metadata, Metadata)
+    try:  # never write a file that cannot be read
+        msgspec.convert(metadata, NpzMetadata)
         check_size((array.shape, array.dtype) for array in arrays.values())
     except ValueError as error:
         raise ValueError(f"cannot write '{target}': {error}") from None
@@ -152,37 +152,37 @@ def save_demos(dataset: DemoDataset, target: str | Path) -> None:
 
 @contextmanager
 def reserved_output(target: str, force: bool) -> Iterator[None]:
-    """Check a target, and keep other processes from writing to it while the block makes what shall be there."""
+    """Check a target, and lock it against other processes inside the block."""
     check_output(target, force)
-    if target.startswith("minari:"):  # whose store has a lock of its own
+    if target.startswith("minari:"):  # Minari's store has its own lock
         yield
         return
     with only_writer(target, "wait until it is done, or choose another name"):
-        check_output(target, force)  # another process may have written it meanwhile
+        check_output(target, force)  # another process may have written it in the meantime
         yield
 
 
 def check_output(target: str, force: bool) -> None:
-    """Refuse a target that cannot be written to, before any work is done for it."""
+    """Raise an error if demonstrations cannot be saved to a target."""
     if target.startswith("minari:"):
         check_id(target.removeprefix("minari:"), force)
         return
     if Path(target).suffix in SUFFIXES:
         import_h5py()
     elif not target.endswith(".npz"):
-        raise ValueError(f"cannot write to '{target}': give a name that ends in .npz or .hdf5, or minari:ID")
+        raise ValueError(f"cannot write to '{target}': give a name that ends with .npz or .hdf5, or minari:ID")
     if Path(target).exists() and not force:
         raise FileExistsError(f"'{target}' exists: choose another name, or force=True to replace it")
     writable_folder(Path(target).parent)
 
 
 def _bundled(name: str) -> Path:
-    """Return the package's own file of a `TASK/KIND` name."""
+    """Return the package's file for a `TASK/KIND` name."""
     task, _, kind = name.rpartition("/")
     if kind in BUNDLED and task_name(task) in PAPER_TASKS:
         return Path(str(files("pidm_nav.demos") / "data" / f"{task_name(task)}_{kind}.npz"))
     known = ", ".join(f"{task}/{kind}" for task in PAPER_TASKS for kind in BUNDLED)
-    raise FileNotFoundError(f"there are no demonstrations at '{name}': give a file, a folder or one of {known}")
+    raise FileNotFoundError(f"there are no demonstrations '{name}': give a file, a folder or one of {known}")
 
 
 def _read_own(arrays: Arrays) -> DemoDataset:
@@ -190,9 +190,9 @@ def _read_own(arrays: Arrays) -> DemoDataset:
         version = arrays["version"].tolist()
         if version != VERSION:
             raise ValueError(
-                f"its version is {reprlib.repr(version)}, this pidm-nav reads {VERSION}: install a newer one"
+                f"its version is {reprlib.repr(version)}, and this pidm-nav reads {VERSION}: update pidm-nav"
             )
-        metadata = msgspec.json.decode(str(arrays["metadata"]), type=Metadata)
+        metadata = msgspec.json.decode(str(arrays["metadata"]), type=NpzMetadata)
         lengths = _lengths(arrays["lengths"])
         steps = [_pieces(arrays[name], lengths) for name in ("actions", "rewards")]
         ends = [arrays[name].tolist() for name in ("terminated", "truncated")]
@@ -210,19 +210,19 @@ def _read_own(arrays: Arrays) -> DemoDataset:
 
 
 def _read_compact(arrays: Arrays, name: str) -> DemoDataset:
-    """Read the paper's recordings as four flat arrays; which task they are of shows in their goals' positions."""
+    """Read the paper's recordings as four flat arrays; the task is inferred from the goals' positions."""
     lengths = _lengths(arrays["lengths"])
     columns = [_pieces(arrays["states"], lengths + 1)]
     columns += [_pieces(arrays[key], lengths) for key in ("actions", "rewards")]
     episodes = tuple(recorded_episode(*parts) for parts in zip(*columns, strict=True))
     task = infer_task(episodes[0].observations)
     if task is None:
-        raise ValueError("its states show the goals of none of our tasks")
+        raise ValueError("its states have the goals of no known task")
     return DemoDataset(task, episodes, {"made_by": f"paper: {name}", "env_kwargs": RECORDED_DYNAMICS})
 
 
 def recorded_episode(states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[Any]) -> Episode:
-    """Return an episode of the paper's recordings, whose end shows in its last state."""
+    """Return an episode of the paper's recordings, which is terminated if its last state has all goals reached."""
     episode = Episode(states, actions, rewards, terminated=False, truncated=True)
     finished = has_goal_flags(episode.observations) and bool(episode.observations[-1, REACHED].all())
     return replace(episode, terminated=finished, truncated=not finished)
@@ -231,12 +231,12 @@ def recorded_episode(states: NDArray[Any], actions: NDArray[Any], rewards: NDArr
 def _lengths(lengths: NDArray[Any], at_least: int = 1) -> NDArray[np.int64]:
     good = lengths.ndim == 1 and lengths.dtype.kind in "iu" and 0 < len(lengths) <= MAX_EPISODES
     if not good or lengths.min() < at_least or lengths.max() > MAX_NUMBERS:
-        raise ValueError(f"its episode lengths are not a list of whole numbers from {at_least}")
+        raise ValueError(f"its episode lengths are not a list of integers of at least {at_least}")
     return lengths.astype(np.int64)
 
 
 def _pieces(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
-    """Cut a flat array into the episodes' rows."""
+    """Split a flat array into episodes."""
     if array.ndim == 0 or len(array) != lengths.sum():
-        raise ValueError(f"an array of shape {array.shape} does not fit episodes of {lengths.sum()} rows in all")
+        raise ValueError(f"an array has shape {array.shape}, and its episodes have {lengths.sum()} rows")
     return np.split(array, np.cumsum(lengths)[:-1])

@@ -1,6 +1,6 @@
-"""The folders that the paper's authors released; two files per episode are needed of them.
+"""Reading the paper's released recordings, folders with two files per episode.
 
-FOLDER/NAME_00_env_config.yaml         the map (`W` walls, `G` goals), the goals' order, the noise
+FOLDER/NAME_00_env_config.yaml         map (`W` walls, `G` goals), order of the goals, noise
 FOLDER/NAME_00_trajectory_data.npz     obs, state (T+1); action, reward (T); success
 """
 
@@ -20,10 +20,10 @@ from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import goals_of
 
 CONFIG, TRAJECTORY = "_env_config.yaml", "_trajectory_data.npz"
-MOST_LISTS = 500
+MAX_LISTS = 500
 
 
-# What we read of an environment's description; its names are the paper's.
+# Fields that we read of an environment's description, with the paper's names.
 
 
 class _Action(msgspec.Struct):
@@ -50,18 +50,18 @@ class _Config(msgspec.Struct):
 
 
 def load_release(folder: Path) -> DemoDataset:
-    """Load all episodes of a released folder, in the order of their names."""
+    """Load all episodes of a released folder, sorted by name."""
     paths = sorted(folder.glob(f"[!.]*{TRAJECTORY}"))
     if not paths:
         inside = sorted({path.parent.name for path in folder.glob(f"*/*{TRAJECTORY}")})
-        hint = f": give one of the folders inside, {', '.join(inside)}" if inside else ""
-        raise ValueError(f"folder '{folder}' holds no *{TRAJECTORY} files{hint}")
+        hint = f": give one of its folders, {', '.join(inside)}" if inside else ""
+        raise ValueError(f"the folder '{folder}' holds no *{TRAJECTORY} files{hint}")
     configs = [_read_config(path.with_name(path.name.removesuffix(TRAJECTORY) + CONFIG)) for path in paths]
     layout, env_kwargs = configs[0]
     episodes = []
     for path, (other, arguments) in zip(paths, configs, strict=True):
         if other != layout:
-            raise ValueError(f"'{paths[0]}' and '{path.name}' have different maps: a dataset holds one task")
+            raise ValueError(f"'{paths[0]}' and '{path.name}' have different maps: keep the files of one task")
         episodes.append(_read_trajectory(path, None if arguments.get("random_goals") else layout))
     task = next((task.name for task in PAPER_TASKS.values() if task.layout() == layout), "custom")
     if task == "custom":
@@ -70,19 +70,19 @@ def load_release(folder: Path) -> DemoDataset:
     try:
         return DemoDataset(task, tuple(episodes), source)
     except ValueError as error:
-        raise ValueError(f"folder '{folder}' cannot be used: {error}") from None
+        raise ValueError(f"the folder '{folder}' cannot be used: {error}") from None
 
 
 def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
-    """Return the map and our environment's arguments."""
+    """Return the map and the arguments of our environment."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no '{path}': each trajectory needs its environment's description")
+        raise FileNotFoundError(f"there is no '{path}': add the environment's description of each trajectory")
     try:
         text = path.read_bytes()
-        if len(text) > 2**20 or b"<<" in text:  # merged keys can grow without limit
+        if len(text) > 2**20 or b"<<" in text:  # merge keys can expand without limit
             raise ValueError("it is too long")
-        # lists within lists crash the parser
-        if sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MOST_LISTS:
+        # deeply nested lists crash the parser
+        if sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MAX_LISTS:
             raise ValueError("it has too many lists")
         config = msgspec.yaml.decode(text, type=_Config)
         layout = Layout.parse(config.layout, config.room_size, config.goal.goal_ordering)
@@ -97,13 +97,13 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
 
 
 def _read_trajectory(path: Path, layout: Layout | None) -> Episode:
-    """Read one episode, whose goals must be those of the map if one is given."""
+    """Read one episode; its goals must be those of the map, if one is given."""
     arrays = read_arrays(path)
     try:
         episode = recorded_episode(arrays["state"], arrays["action"], arrays["reward"])
         goals = goals_of(episode.observations)
         if layout and not (goals.shape[1:] == layout.goals.shape and (goals == layout.goals).all()):
-            raise ValueError("its states do not show the goals of its map")
+            raise ValueError("its states do not have the goals of its map")
         return episode
     except (KeyError, ValueError) as error:
-        raise ValueError(f"'{path}' is no trajectory of the paper's release ({error})") from None
+        raise ValueError(f"'{path}' is not a trajectory of the paper's release ({error})") from None

@@ -1,15 +1,15 @@
-"""Demonstrations from and to robomimic's HDF5 files (needs h5py, which comes with the `minari` extra).
+"""Reading and writing robomimic's HDF5 files (needs h5py, from the extra `minari`).
 
     data                         total, env_args (JSON text: env_name, type, env_kwargs); our task and source
     data/demo_0                  num_samples (T); our seed, terminated and truncated
     data/demo_0/actions          (T, A)
     data/demo_0/rewards, dones   (T,)
-    data/demo_0/states           (T, D) where states are known
-    data/demo_0/obs/KEY          (T, D) or (T, H, W, C): what was seen before each action
+    data/demo_0/states           (T, D) if states are known
+    data/demo_0/obs/KEY          (T, D) or (T, H, W, C): observations before each action
     data/demo_0/next_obs/KEY     likewise after each action
     data/demo_0/infos/NAME       our infos, (T, ...) or (T+1, ...)
 
-The first two lines are attributes, the others arrays. Robomimic ignores what is ours.
+The first two lines are attributes, the others arrays. Robomimic ignores our entries.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import TASKS
 
 SUFFIXES = (".hdf5", ".h5")
-GYM_TYPE = 2  # robomimic's number for environments of Gym
-PACKED = {"compression": "gzip", "shuffle": True, "fletcher32": True}  # with checksums, which HDF5 tests
+GYM_TYPE = 2  # robomimic's code for Gym environments
+PACKED = {"compression": "gzip", "shuffle": True, "fletcher32": True}  # fletcher32 is a checksum that HDF5 tests
 
 
 class EnvArgs(msgspec.Struct):
-    """What we read of robomimic's description of an environment."""
+    """Fields that we read of robomimic's description of an environment."""
 
     env_name: str
     env_kwargs: dict[str, Any] = {}
 
 
 def to_robomimic(dataset: DemoDataset, path: str | Path) -> None:
-    """Write an HDF5 file that robomimic trains on and that we read back as it was."""
+    """Write an HDF5 file for robomimic, which we read back unchanged."""
     h5py, task = import_h5py(), TASKS.get(dataset.task)
     env_name = task.env_id if task else dataset.task
     env_args = {"env_name": env_name, "type": GYM_TYPE, "env_kwargs": dataset.env_kwargs}
     origin = json.dumps({"task": dataset.task, "source": dataset.source})
-    memory = io.BytesIO()  # HDF5 ends the process on a full disk
+    memory = io.BytesIO()  # HDF5 crashes on a full disk
     try:
-        with h5py.File(memory, "w", libver="v110") as file:  # which has checksums of its own
+        with h5py.File(memory, "w", libver="v110") as file:  # this version has checksums of metadata
             data = file.create_group("data")
             data.attrs.update(total=dataset.num_steps, env_args=json.dumps(env_args), pidm_nav=origin)
             for index, episode in enumerate(dataset):
                 _write_episode(data.create_group(f"demo_{index}"), episode)
-            _find_demos(file)  # what could not be read again is not written
-    except Exception as error:  # such as an info whose name HDF5 does not take
+            _find_demos(file)  # never write a file that cannot be read
+    except Exception as error:  # such as an info with a name that HDF5 rejects
         raise ValueError(f"cannot write '{path}': {error}") from None
     write_bytes(path, memory.getvalue())
 
 
 def from_robomimic(path: Path) -> DemoDataset:
-    """Read an HDF5 file in robomimic's layout, ours or anybody's.
+    """Read an HDF5 file in robomimic's layout.
 
-    In other people's files, all vectors of `obs` are joined in the order of their names; images are taken where there
-    are no vectors. Without `next_obs`, the last action of an episode leads nowhere and is left out.
+    All vectors of `obs` are concatenated in the order of their names; without vectors, images are used. Without
+    `next_obs`, the last action of an episode is dropped.
     """
     h5py = import_h5py()
     try:
@@ -81,7 +81,7 @@ def from_robomimic(path: Path) -> DemoDataset:
 
 
 def import_h5py() -> Any:
-    """Import h5py, or say how to install it."""
+    """Import h5py; the error says how to install it."""
     try:
         import h5py
     except ModuleNotFoundError:
@@ -91,7 +91,7 @@ def import_h5py() -> Any:
 
 def _write_episode(group: Any, episode: Episode) -> None:
     steps, observations = len(episode), episode.observations
-    key = "image" if observations.ndim == 4 else "flat"  # what robomimic calls the vectors of a Gym environment
+    key = "image" if observations.ndim == 4 else "flat"  # robomimic's name for vectors of a Gym environment
     states = episode.infos.get("states", observations)
     arrays = {
         "actions": episode.actions,
@@ -110,10 +110,10 @@ def _write_episode(group: Any, episode: Episode) -> None:
 
 
 def _find_demos(file: Any) -> tuple[list[str], list[str]]:
-    """Return the names of the episodes and of what is observed, if all of it together is not too large."""
+    """Return the names of the episodes and of their observations; a file that is too large raises ValueError."""
     data = file["data"]
     if not 1 <= len(data) <= MAX_EPISODES:
-        raise ValueError(f"it has {len(data)} episodes: 1 to {MAX_EPISODES:,} can be read")
+        raise ValueError(f"it has {len(data)} episodes, and 1 to {MAX_EPISODES:,} can be read")
     demos = sorted(data, key=lambda name: (len(name), name))  # demo_2 comes before demo_10
     keys = _observed_keys(data[demos[0]]["obs"])
     found = (pair for demo in demos for pair in _find_arrays(file, demo, keys).items())
@@ -122,24 +122,24 @@ def _find_demos(file: Any) -> tuple[list[str], list[str]]:
 
 
 def _find_arrays(file: Any, demo: str, keys: list[str]) -> dict[str, Any]:
-    """Return the arrays of an episode by their names in it, before they are read."""
+    """Return the unread arrays of an episode by name."""
     group = file[f"data/{demo}"]
-    kept = group["infos"] if "infos" in group else ()  # noqa: SIM401, get takes a damaged group for a missing one
+    kept = group["infos"] if "infos" in group else ()  # noqa: SIM401, get ignores a damaged group
     infos = [f"infos/{name}" for name in kept]
     if len(infos) > MAX_INFOS:
-        raise ValueError(f"it has {len(infos)} infos: {MAX_INFOS} is the most")
+        raise ValueError(f"it has {len(infos)} infos, and at most {MAX_INFOS} are read")
     names = ["actions", *(name for name in ("rewards", "dones") if name in group)]
     names += [f"{part}/{key}" for part in ("obs", "next_obs") if part in group for key in keys]
     return {name: find_array(file, f"data/{demo}/{name}") for name in names + infos}
 
 
 def _observed_keys(group: Any) -> list[str]:
-    """Return which observations to take: all vectors and single numbers, or else the only images."""
+    """Return the observations to use: all vectors and numbers, or else the only images."""
     shown = {key: array.ndim for key, array in group.items() if has_numbers(array)}
     vectors = [key for key, ndim in shown.items() if ndim <= 2]
     images = [key for key, ndim in shown.items() if ndim == 4]
     if not vectors and len(images) != 1:
-        raise ValueError(f"it observes {', '.join(group) or 'nothing'}: vectors are needed, or images of one camera")
+        raise ValueError(f"its observations are {', '.join(group) or 'empty'}: give vectors, or images of one camera")
     return vectors or images
 
 
@@ -165,14 +165,14 @@ def _read_episode(file: Any, demo: str, keys: list[str]) -> Episode:
 
 
 def _joined(arrays: list[Any]) -> Any:
-    """Return vectors side by side; a single array, such as images, as it is."""
+    """Return concatenated vectors; a single array, such as images, is returned unchanged."""
     if len(arrays) == 1 and arrays[0].ndim > 1:
         return arrays[0]
     return np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
 
 
 def _origin(data: Any, name: str) -> Origin:
-    """Return task and source as we wrote them, or what robomimic's own attributes say about them."""
+    """Return task and source from our attribute, or else from robomimic's."""
     ours, env_args = _attribute(data, "pidm_nav"), _attribute(data, "env_args")
     if ours is not None:
         return parse_json(ours, Origin)
@@ -184,7 +184,7 @@ def _origin(data: Any, name: str) -> Origin:
 
 
 def _attribute(group: Any, name: str) -> Any:
-    """Return an attribute that is one text or whole number, or None; lists of texts could take any memory."""
+    """Return an attribute that is one text or integer, or None; lists of texts could take any memory."""
     if name not in group.attrs:
         return None
     found = group.attrs.get_id(name)

@@ -1,4 +1,4 @@
-"""What all files of demonstrations have in common: what they say about their origin, and how much they may hold."""
+"""What the file formats of demonstrations share: the origin of a dataset, and limits of its size."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Document = TypeVar("Document")
 
 
 class Origin(msgspec.Struct):
-    """What a file of ours says about where its demonstrations come from."""
+    """Origin of demonstrations in our files."""
 
     task: str
     source: dict[str, Any]
 
 
 class TooLarge(ValueError):
-    """Raised for a dataset that is larger than the limits."""
+    """Raised for a dataset beyond the size limits."""
 
 
 def check_size(arrays: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
-    """Refuse arrays, given by their shapes and types, that would take more memory together than a dataset may."""
+    """Raise TooLarge if arrays of these shapes and dtypes exceed the memory limits of a dataset."""
     numbers = images = 0
     for shape, dtype in arrays:
         if len(shape) == 4 and dtype == np.uint8:
@@ -37,32 +37,32 @@ def check_size(arrays: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
     for taken, most, kind in ((numbers, MAX_NUMBERS, "numbers"), (images, MAX_IMAGES, "images")):
         if taken > most:
             raise TooLarge(
-                f"it would take {taken / 2**20:,.0f} MB of {kind}, and a dataset may take {most >> 20:,} MB: "
-                "split it, or use smaller images"
+                f"it has {taken / 2**20:,.0f} MB of {kind}, and at most {most >> 20:,} MB are read: split it, or use "
+                "smaller images"
             )
 
 
 def parse_json(text: str | bytes, kind: type[Document]) -> Document:
-    """Read a JSON text of other people's, who may write infinite numbers, which strict JSON has none of."""
+    """Parse JSON that may hold infinities, which msgspec's strict parser rejects."""
     return msgspec.convert(json.loads(text), kind)
 
 
 def has_numbers(array: Any) -> bool:
-    """Return whether a member of an HDF5 file is an array of numbers with at least one axis."""
+    """Return whether a member of an HDF5 file is an array of numbers with at least one dimension."""
     return bool(getattr(array, "shape", ())) and array.dtype.kind in "fiub"
 
 
 def find_array(file: Any, name: str) -> Any:
-    """Return an array of an HDF5 file before it is read; what is no numbers, or in another file, is refused."""
+    """Return an unread array of an HDF5 file; anything but numbers in this file raises ValueError."""
     array = file[name]
     if not has_numbers(array):
-        raise ValueError(f"its {name} are a dict, a tuple or no numbers: arrays of numbers are needed")
+        raise ValueError(f"its {name} are not arrays of numbers: convert them")
     if array.external or array.is_virtual or array.file != file:
-        raise ValueError("it takes arrays from other files: store it as one")
+        raise ValueError("it refers to other files: store it as one file")
     return array
 
 
 def size_of(array: Any, rows: int | None = None) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return what `check_size` takes for an array of an HDF5 file, of which whole chunks are read."""
+    """Return the shape and dtype of an HDF5 array for `check_size`; HDF5 reads complete chunks."""
     shape = array.shape if rows is None else (rows, *array.shape[1:])
     return max(shape, array.chunks or (), key=math.prod), array.dtype

@@ -1,4 +1,4 @@
-"""Which agent suits demonstrations and why: advice, prediction errors, horizons, and what policies can be asked."""
+"""Analyses of demonstrations: advice on agents, prediction errors, and tests of policies without an environment."""
 
 from pidm_nav.analysis.advice import Advice, advise
 

@@ -1,6 +1,6 @@
-"""Which agent for my demonstrations: BC, PIDM or delta-PIDM? Numbers that need no environment, and a small experiment.
+"""advise(): recommend BC, PIDM or delta-PIDM for demonstrations, from offline tests and a small experiment.
 
-The rule that turns the numbers into advice was fixed in docs/results/plans/advise.md before it was tested.
+The rule of the advice was fixed in docs/results/plans/advise.md before it was tested.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pidm_nav.analysis.held_out import FOLDS, VectorPolicy, Vectors, find_spaces
 from pidm_nav.analysis.offline import action_effect, pushes
 from pidm_nav.analysis.states import check_states
 from pidm_nav.console import counted, progress_bar
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import MIN_LINEAR_R2, DemoDataset
 from pidm_nav.demos.failed import without_failed
 from pidm_nav.limits import MAX_SEED, check_number
 from pidm_nav.plots import agent_color, agent_title, panels, task_title, tidy
@@ -28,16 +28,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AGENTS = ("bc", "pidm", "delta-pidm")
-MOST_EPISODES = 50  # that are used
-MIN_LINEAR_R2 = 0.4  # at which delta-PIDM's inverse dynamics model begins to rely on changes
-MARGIN = 0.05  # a smaller difference between scores decides nothing
-MIN_SCORE = 0.1  # of the best agent: below it, an experiment tells little
+MAX_EPISODES = 50  # demonstrations used
+MARGIN = 0.05  # smaller differences between scores do not decide
+MIN_SCORE = 0.1  # of the best agent; below it, confidence is low
 Means = Mapping[str, Mean]
 Scores = Mapping[str, Sequence[float]]
 
 
 class Decision(NamedTuple):
-    """What the rule says."""
+    """Result of the rule."""
 
     agent: str
     sure: str  # high, moderate or low
@@ -46,28 +45,28 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class Advice:
-    """The agent to train, how sure that is, and why: means over held-out episodes with 95% intervals."""
+    """Recommended agent with its confidence and reasons; means are over held-out episodes with 95% intervals."""
 
     task: str
-    episodes: int  # that were used
-    failed: int  # that are known to have failed
-    goals_vary: bool
+    episodes: int  # number of demonstrations used
+    failed: int  # number of failed demonstrations
+    goals_vary: bool  # whether goals vary between demonstrations
     errors: Means  # mean squared action errors / variance: bc, AGENT/FUTURES, and change (a linear regression)
-    restoring: Means  # by agent: fraction of a sideways push that it undoes
-    steers_back: Means  # by PIDM: that fraction minus BC's
+    restoring: Means  # fraction of a sideways push that each agent undoes
+    steers_back: Means  # that fraction minus BC's, for each PIDM
     metric: str
-    scores: Scores  # by agent: its mean score with each draw of demonstrations; empty if it could not play
+    scores: Scores  # mean score of each agent per fold; empty without rollouts
     agent: str
-    sure: str  # high, moderate or low
+    sure: str  # confidence: high, moderate or low
     sentence: str
 
     @property
     def linear_r2(self) -> float:
-        """The fraction of the actions' variance that a linear regression on the change of state explains."""
+        """Fraction of the actions' variance that a linear regression on changes of state explains."""
         return 1 - self.errors["change"].value if self.errors else float("nan")
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON values, with None where one episode has no interval."""
+        """Return all fields as plain JSON values, with None for undefined intervals."""
         found = {**asdict(self), "linear_r2": self.linear_r2 if self.errors else None}
         for name in ("errors", "restoring", "steers_back"):
             means: Means = getattr(self, name)
@@ -76,12 +75,12 @@ class Advice:
         return found
 
     def plot(self) -> Figure:
-        """Draw the errors, the restoring coefficients and the scores, with their 95% intervals."""
+        """Plot the errors, the restoring coefficients and the scores, with 95% intervals."""
         scores = {name: estimate_mean(values) for name, values in self.scores.items()}
         tables = {"action error / variance": self.errors, "restoring coefficient": self.restoring, self.metric: scores}
         shown = [(title, dict(reversed(list(table.items())))) for title, table in tables.items() if table]
         if not shown:
-            raise ValueError("there is nothing to draw: give more than one demonstration, or let agents act")
+            raise ValueError("there is nothing to plot: give more than one demonstration, or rollouts=True")
         figure, axes = panels(len(shown), width=4.2, height=3.2, columns=3)
         for ax, (title, table) in zip(axes, shown, strict=True):
             for row, (key, mean) in enumerate(table.items()):
@@ -97,7 +96,7 @@ class Advice:
 
 
 def _error_title(key: str) -> str:
-    """Return what made an error, such as pidm/nearest, as figures show it."""
+    """Return the title of an error such as pidm/nearest in figures."""
     agent, _, futures = key.partition("/")
     name = "linear, from change" if key == "change" else agent_title(agent)
     return f"{name}, {futures} future" if futures else name
@@ -118,22 +117,22 @@ def decide(
     if goals_vary:
         agent, reason = "bc", "goals differ between episodes, so a lookup would steer toward another episode's goal"
     elif few:
-        reason = f"{title} tracks a demonstration where goals never vary, which so few demonstrations cannot tell"
+        reason = f"{title} tracks a demonstration if goals never vary, and these are too few to test that"
     elif steers_back[agent].low > 0:
         more = f"it undoes {steers_back[agent].value:.2f} more of a sideways push than BC"
         reason = f"goals do not vary, and {title} steers back to the demonstrations ({more})"
     else:
         agent, reason = "bc", f"goals do not vary, but {title} does not steer back more than BC"
     if not scores:
-        return Decision(agent, "low", f"{reason}; no agent was tried")
+        return Decision(agent, "low", f"{reason}; without rollouts")
     means = {name: float(np.mean(values)) for name, values in scores.items()}
     best = max(means, key=lambda name: means[name])
     overruled = agent not in means or means[best] > means[agent] + margin
     agent = best if overruled else agent
     behind = any((np.subtract(values, scores[agent]) > margin).any() for values in scores.values())
-    told = ", ".join(f"{agent_title(name)} {mean:.2f}" for name, mean in means.items())
+    shown = ", ".join(f"{agent_title(name)} {mean:.2f}" for name, mean in means.items())
     sure = "low" if few or means[best] < least else "moderate" if overruled or behind else "high"
-    return Decision(agent, sure, f"{reason}; rollouts {'overrule' if overruled else 'do not overrule'} that ({told})")
+    return Decision(agent, sure, f"{reason}; rollouts {'overrule' if overruled else 'do not overrule'} that ({shown})")
 
 
 def advise(
@@ -145,23 +144,23 @@ def advise(
     steps: int | None = None,
     progress: bool = False,
 ) -> Advice:
-    """Measure what can be told about demonstrations, and say which agent to train on them.
+    """Recommend an agent for demonstrations.
 
     Args:
         demos: demonstrations of any task, with actions and with states as observations.
-        rollouts: also let the trained agents act, where the environment can be made; their scores decide.
-        episodes: number of validation episodes that each agent plays with each draw of demonstrations.
-        seed: seed of the draws, weights and batches.
-        steps: number of gradient steps; by default that of the preset `fast`.
+        rollouts: also test the agents in rollouts, if the environment can be made; their scores decide.
+        episodes: number of validation episodes per agent and fold.
+        seed: seed of the folds, weights and batches.
+        steps: number of gradient steps. Default: that of the preset `fast`.
         progress: show a progress bar.
     """
     check_number("the seed", seed, 0, MAX_SEED - FOLDS)
     episode_seeds(episodes, 0)
     check_states(demos)
     if not demos.action_dim:
-        raise ValueError("these demonstrations have no actions to compare with: give demonstrations with actions")
+        raise ValueError("these demonstrations have no actions: give demonstrations with actions")
     used = without_failed(demos)
-    used = used[np.sort(np.random.default_rng(seed).permutation(len(used))[:MOST_EPISODES])]
+    used = used[np.sort(np.random.default_rng(seed).permutation(len(used))[:MAX_EPISODES])]
     study = _Study(used, seed, steps)
     study.run(episodes if rollouts else 0, progress)
     restoring = study.restoring
@@ -196,7 +195,7 @@ def advise(
 
 
 class _Study:
-    """Agents that are trained on some episodes, asked about the others, and tried in the environment."""
+    """Agents that are trained on folds, tested on held-out episodes, and tested in rollouts."""
 
     def __init__(self, demos: DemoDataset, seed: int, steps: int | None) -> None:
         self.demos, self.seed, self.steps = demos, seed, steps
@@ -205,14 +204,14 @@ class _Study:
         data = self.vectors.dataset(demos)
         self.variance = data.transitions().action.var(axis=0, dtype=np.float64).mean()
         if self.variance < 1e-12:
-            raise ValueError(f"the actions in these demonstrations of {demos.task} never vary: give others")
+            raise ValueError(f"the actions of these demonstrations of {demos.task} never vary: give others")
         self.effect = action_effect(data)
         self.errors: dict[str, list[float]] = {}
         self.restoring: dict[str, list[float]] = {}
         self.scores: dict[str, list[float]] = {}
 
     def run(self, rollouts: int, progress: bool) -> None:
-        """Train, try and ask the agents of all folds."""
+        """Train and test the agents of all folds."""
         from pidm_nav.agents import train
 
         parts = folds(self.demos, np.random.default_rng(self.seed))
@@ -236,7 +235,7 @@ class _Study:
                     self.ask(agents, training, self.vectors.dataset(held_out))
 
     def ask(self, agents: Mapping[str, Any], training: DemoDataset, asked: DemoDataset) -> None:
-        """Measure errors and restoring coefficients in episodes that the agents have not seen."""
+        """Measure errors and restoring coefficients on held-out episodes."""
         for key, found in part_errors(agents, training, asked, self.vectors, self.steps).items():
             self.errors.setdefault(key, []).extend((found / self.variance).tolist())
         for name, agent in agents.items():

@@ -1,4 +1,4 @@
-"""Agents asked about demonstrations that they have not seen: folds, spaces without an environment, errors of parts."""
+"""Tests of agents on held-out demonstrations: folds, spaces without an environment, errors of an agent's parts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Array = NDArray[Any]
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 FOLDS = 3
 PREDICTORS = ("nearest", "follow", "learned")
-MOST_STEPS = 1000  # that agents are asked about in a held-out episode
-MOST_CHOICES = 100  # larger whole numbers are not taken for choices where there is no environment to ask
+MAX_STEPS = 1000  # steps tested per held-out episode
+MAX_CHOICES = 100  # without an environment, larger integers are not discrete actions
 
 
 def folds(demos: DemoDataset, rng: np.random.Generator) -> list[tuple[DemoDataset, DemoDataset | None]]:
-    """Return episodes to train on and episodes to hold out; a single one is trained on several times."""
+    """Return training and held-out episodes per fold; a single episode is trained on in every fold."""
     if len(demos) == 1:
         return [(demos, None)] * FOLDS
     parts = np.array_split(rng.permutation(len(demos)), min(FOLDS, len(demos)))
@@ -32,9 +32,9 @@ def folds(demos: DemoDataset, rng: np.random.Generator) -> list[tuple[DemoDatase
 
 
 def find_spaces(demos: DemoDataset) -> tuple[Spaces, str]:
-    """Return the spaces of observations and actions, and the metric; without an environment that fits, no metric.
+    """Return the observation and action space, and the metric, which is empty without a matching environment.
 
-    Then actions that are whole numbers from 0 are taken for choices, and others are bounded by those in the data.
+    Without one, small non-negative integers are discrete actions, and other actions have the bounds of the data.
     """
     from pidm_nav.agents.train import dataset_spaces
 
@@ -43,17 +43,17 @@ def find_spaces(demos: DemoDataset) -> tuple[Spaces, str]:
         found = dataset_spaces(demos)
         if (found[0].shape, found[1].shape or (1,)) == (shape, actions.shape[1:]):
             return found, find_task(demos.task).metric
-    except ValueError:
-        pass  # there is no such environment here
+    except ValueError:  # there is no such environment
+        pass
     low, high = actions.min(axis=0), actions.max(axis=0)
-    choices = actions.shape[1] == 1 and (actions == actions.round()).all() and low[0] >= 0 and high[0] < MOST_CHOICES
+    choices = actions.shape[1] == 1 and (actions == actions.round()).all() and low[0] >= 0 and high[0] < MAX_CHOICES
     own: spaces.Space[Any] = spaces.Discrete(int(high[0]) + 1) if choices else spaces.Box(low, high + (high == low))
     return (spaces.Box(-np.inf, np.inf, shape), own), ""
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Actions of a space as vectors: choices are one-hot, so that their squared differences mean something."""
+    """Converts actions to vectors: discrete actions are one-hot, so that squared differences are meaningful."""
 
     space: spaces.Space[Any]
 
@@ -66,14 +66,14 @@ class Vectors:
         return one_hot
 
     def dataset(self, demos: DemoDataset) -> DemoDataset:
-        """Return the first `MOST_STEPS` of all episodes, with vectors as actions."""
-        cut = (each.cut(0, min(len(each), MOST_STEPS)) for each in demos)
+        """Return the first `MAX_STEPS` of all episodes, with vectors as actions."""
+        cut = (each.cut(0, min(len(each), MAX_STEPS)) for each in demos)
         return replace(demos, episodes=tuple(replace(each, actions=self(each.actions)) for each in cut))
 
 
 @dataclass(frozen=True)
 class VectorPolicy:
-    """A policy whose actions are vectors."""
+    """Policy with actions as vectors."""
 
     policy: Policy
     vectors: Vectors
@@ -89,10 +89,10 @@ class VectorPolicy:
 def part_errors(
     agents: Mapping[str, Any], training: DemoDataset, asked: DemoDataset, vectors: Vectors, steps: int | None = None
 ) -> dict[str, Array]:
-    """Return mean squared action errors (E,) in episodes whose actions are vectors.
+    """Return mean squared action errors (E,) per episode.
 
-    The keys are bc, AGENT/FUTURES for the inverse dynamics model of each PIDM with the true future and with those of
-    each predictor, and change: a linear regression of actions on changes of state.
+    The keys are bc, AGENT/FUTURES for the inverse dynamics model of each PIDM with true and with predicted futures, and
+    change for a linear regression of actions on changes of state.
     """
     from pidm_nav.agents.registry import make_part
 
@@ -114,7 +114,7 @@ def part_errors(
 
 
 def _regression(training: DemoDataset, vectors: Vectors) -> Any:
-    """Return the linear function from changes (N, D) to actions that fits the training episodes best."""
+    """Return the least-squares linear function from changes (N, D) to actions."""
     states, actions, futures, *_ = training.transitions()
 
     def inputs(changes: Array) -> Array:

@@ -1,7 +1,6 @@
-"""What a policy can be asked without an environment: its error on demonstrations, and whether it steers back.
+"""Tests of a policy without an environment: its action error, and whether it steers back to demonstrations.
 
-Both walk along demonstrated episodes and ask the policy for its action in each state, with the memory that the policy
-has built up so far in that episode.
+Both query the policy in each state of demonstrated episodes, with the policy's memory of the episode so far.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.demos.dataset import DemoDataset
+from pidm_nav.demos.dataset import MIN_CHANGE_RATE, DemoDataset
 from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.tasks import TASKS
 from pidm_nav.world2d.physics import SPEED
@@ -21,41 +20,40 @@ from pidm_nav.world2d.state import POSITION
 
 Array = NDArray[Any]
 PUSH = 1.5  # length of a push, in RMS steps of the demonstrations
-MIN_CHANGE_RATE = 0.02  # a feature that changes in a smaller fraction of steps, such as a goal's flag, is not pushed
 
 
 class Effect(NamedTuple):
-    """What actions do to the F features of the state that change often, each in units of its RMS change."""
+    """Linear effect of actions on the F features of the state that change often, in RMS changes."""
 
     features: NDArray[np.intp]  # (F,) columns of the state
-    rms: Array  # (F,) RMS change of each
+    rms: Array  # (F,) RMS change
     matrix: Array  # (A, F) change per unit of action
     step: float  # RMS length of a step
 
 
 class Moment(NamedTuple):
-    """One step of all E episodes that have not ended."""
+    """One step of the E episodes that have not ended."""
 
-    rows: NDArray[np.intp]  # (E,) which episodes
+    rows: NDArray[np.intp]  # (E,) indices of the episodes
     states: Array  # (E, D)
-    taken: Array  # (E, A) the demonstrated actions
+    taken: Array  # (E, A) demonstrated actions
     changes: Array  # (E, D) to the next state
     actions: Array  # (E, A) the policy's actions
-    ask: Callable[[Array], Array]  # other states (E, D) -> what the policy would do in them instead
+    ask: Callable[[Array], Array]  # other states (E, D) -> the policy's actions in them instead
 
 
 def action_error(policy: Policy, demos: DemoDataset) -> float:
-    """Return the mean squared difference between the policy's actions and those of the demonstrations."""
+    """Return the mean squared difference between the policy's and the demonstrated actions."""
     errors = [np.square(moment.actions - moment.taken) for moment in walk(policy, demos)]
     return float(np.concatenate(errors).mean())
 
 
 def restoring_coefficient(policy: Policy, demos: DemoDataset, rng: np.random.Generator, push: float = PUSH) -> float:
-    """Return the fraction of a sideways push that the policy's next action undoes: 0 ignores it, 1 returns at once.
+    """Return the fraction of a sideways push that the policy's next action undoes: 0 ignores it, 1 undoes it at once.
 
-    In every demonstrated state, the policy is also asked what it would do if the state were displaced by `push` RMS
-    steps along the change of another step, as far as that lies across the direction in which the demonstration moves.
-    The difference between the two actions, times the effect of an action, is compared with the displacement.
+    In every demonstrated state, the policy is also queried in a state that is displaced by `push` RMS steps, across the
+    direction of the demonstration, along the change of another step. The difference between the two actions, times the
+    effect of an action, is compared with the displacement.
     """
     undone, pushed = pushes(policy, demos, action_effect(demos), rng, push)
     return float(undone.sum() / max(pushed.sum(), 1e-12))
@@ -64,7 +62,7 @@ def restoring_coefficient(policy: Policy, demos: DemoDataset, rng: np.random.Gen
 def pushes(
     policy: Policy, demos: DemoDataset, effect: Effect, rng: np.random.Generator, push: float = PUSH
 ) -> tuple[Array, Array]:
-    """Return how much is undone (E,) of the pushes in each episode, and how much there is to undo (E,)."""
+    """Return the undone part (E,) of the pushes in each episode, and the pushes (E,)."""
     states, _, futures, *_ = demos.transitions()
     changes = (futures - states)[:, effect.features] / effect.rms
     undone, pushed = np.zeros((2, len(demos)))
@@ -83,7 +81,7 @@ def pushes(
 
 
 def action_effect(demos: DemoDataset) -> Effect:
-    """Return the effect of actions: exactly in 2D, and otherwise by regression of changes on actions and states."""
+    """Return the effect of actions: exact in 2D, otherwise by regression of changes on actions and states."""
     states, actions, futures, *_ = demos.transitions()
     features = np.flatnonzero((futures != states).mean(axis=0) >= MIN_CHANGE_RATE)
     change = (futures - states)[:, features].astype(np.float64)
@@ -100,11 +98,11 @@ def action_effect(demos: DemoDataset) -> Effect:
 
 
 def walk(policy: Policy, demos: DemoDataset) -> Iterator[Moment]:
-    """Yield the steps of all episodes side by side, and what the policy does in their states."""
+    """Yield the steps of all episodes in parallel, with the policy's actions."""
     lengths = np.array([len(episode) for episode in demos])
     memory: Any = None
     for step in range(lengths.max()):
-        # episodes that have ended stay at their last state, so that the policy's memory keeps its rows
+        # ended episodes stay at their last state, so that the policy's memory keeps its rows
         states = np.stack([episode.observations[min(step, len(episode))] for episode in demos])
         before = memory
         actions, memory = policy.predict(states, before, np.full(len(demos), step == 0))
@@ -122,7 +120,7 @@ def walk(policy: Policy, demos: DemoDataset) -> Iterator[Moment]:
 
 
 def _ask(policy: Policy, states: Array, memory: Any, rows: Array, moved: Array) -> Array:
-    """Return what the policy would do in the given rows, were their states other ones."""
+    """Return the policy's actions in the given rows with other states."""
     states = states.copy()
     states[rows] = moved
     actions: Array = np.asarray(policy.predict(states, memory, np.full(len(states), memory is None))[0])

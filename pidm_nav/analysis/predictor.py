@@ -1,10 +1,9 @@
-"""How good is a state predictor on episodes it has not seen? The paper's Figures 7b and 7d, and Appendices D and F.
+"""Prediction errors of state predictors on held-out episodes: the paper's Figures 7b and 7d, and Appendices D and F.
 
-A predictor is fitted on n episodes and asked about every step of the others. An error is the Euclidean distance
-between predicted and true future observation, in raw numbers (pixels; a wrong reached flag counts as one).
-The noise of the environment bounds it: two draws of the same step lie NOISE_FLOOR px apart on average, and
-the nearest neighbor's future is such a draw of p(s_{t+k} | s_t), not its mean. So its squared error is about twice the
-variance of the future.
+A predictor is fitted to n episodes and tested on every step of the others. An error is the Euclidean distance between
+predicted and true future observation, in raw values (pixels; a wrong flag counts as one). Noise bounds the error: two
+draws of the same step are NOISE_FLOOR px apart on average. The nearest neighbor's future is such a draw of
+p(s_{t+k} | s_t), not its mean, so its squared error is about twice the variance of the future.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ MakePredictor = Callable[[], "Predictor"]
 Split = tuple[DemoDataset, DemoDataset]
 SIZES = (1, 2, 5, 10, 20, 30, 40, 45)
 HORIZONS = (1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
-MOST_TRAINING = 40
-MOST_SPLITS = 10_000
-# The mean distance in px of two draws of the same step: a Rayleigh mean with sqrt(2) times the noise of 0.2.
+MAX_TRAINING = 40
+MAX_SPLITS = 10_000
+# mean distance in px of two draws of the same step: a Rayleigh mean with sqrt(2) times the noise of 0.2
 NOISE_FLOOR = float(SPEED * 0.2 * np.sqrt(np.pi))
 
 
 class Errors(NamedTuple):
-    """Errors of one predictor on one set of held-out episodes, or arrays of them."""
+    """Errors of a predictor on held-out episodes, or arrays of errors."""
 
     distance: Any  # mean Euclidean distance
     squared: Any  # mean squared distance
@@ -47,7 +46,7 @@ class Errors(NamedTuple):
 
 
 def fit_predictor(name: str | MakePredictor, training: DemoDataset, horizon: int = 1) -> Predictor:
-    """Fit a new predictor, of a registered name with options or of your own, on training episodes alone."""
+    """Fit a new predictor, given by name with options or by a function, to training episodes."""
     from pidm_nav.agents.registry import make_part
 
     if not isinstance(name, str):
@@ -58,13 +57,13 @@ def fit_predictor(name: str | MakePredictor, training: DemoDataset, horizon: int
 
 
 def predict_episodes(predictor: Predictor, dataset: DemoDataset) -> Array:
-    """Return what a predictor says (M, D) at each step of each episode, as if an agent lived through them."""
+    """Return the predictions (M, D) at each step of each episode, with the predictor's memory."""
     states = dataset.transitions().state
     lengths = np.array([len(episode) for episode in dataset])
     first = np.cumsum(lengths) - lengths
     predicted = np.empty_like(states)
     memory: Any = None
-    for step in range(int(lengths.max())):  # all episodes at once; those that ended stand still
+    for step in range(int(lengths.max())):  # all episodes in parallel; ended ones stay at their last step
         rows = first + np.minimum(step, lengths - 1)
         futures, memory = predictor.predict(states[rows], memory, np.full(len(lengths), step == 0))
         running = step < lengths
@@ -73,16 +72,16 @@ def predict_episodes(predictor: Predictor, dataset: DemoDataset) -> Array:
 
 
 def steps_to_count(dataset: DemoDataset, horizon: int, clamp_end: bool) -> NDArray[np.bool_]:
-    """Return which steps (M,) have a future within their episode; with `clamp_end`, all steps count."""
+    """Return whether each step (M,) has its future within the episode; with `clamp_end`, all do."""
     lengths = np.array([len(episode) for episode in dataset])
     if horizon > lengths.max():
-        raise ValueError(f"no episode has {horizon} steps, the longest has {lengths.max()}: choose a shorter horizon")
+        raise ValueError(f"horizon is {horizon}, and the longest episode has {lengths.max()} steps: shorten it")
     transitions = dataset.transitions(horizon)
     return np.asarray(clamp_end | (transitions.step + horizon <= lengths[transitions.episode]))
 
 
 def prediction_errors(predictor: Predictor, held_out: DemoDataset, horizon: int = 1, clamp_end: bool = True) -> Errors:
-    """Measure the errors of a predictor, fitted with the same horizon, on episodes it has not seen."""
+    """Return the errors of a predictor, fitted with the same horizon, on held-out episodes."""
     counted = steps_to_count(held_out, horizon, clamp_end)
     difference = predict_episodes(predictor, held_out).astype(np.float64) - held_out.transitions(horizon).future
     squared = np.einsum("nd,nd->n", difference, difference)[counted]
@@ -94,7 +93,7 @@ def prediction_errors(predictor: Predictor, held_out: DemoDataset, horizon: int 
 def _measure(
     predictor: str | MakePredictor, splits: Sequence[Sequence[Split]], horizons: Sequence[int], clamp_end: bool = True
 ) -> Errors:
-    """Return the errors (X, N) of a new predictor for each of N splits at each of X settings."""
+    """Return the errors (X, N) of new predictors for N splits at each of X settings."""
     errors = np.empty((3, len(splits), len(splits[0])))
     for i, (row, horizon) in enumerate(zip(splits, horizons, strict=True)):
         for j, (training, held_out) in enumerate(row):
@@ -113,14 +112,14 @@ def error_curve(
     *,
     rng: np.random.Generator,
 ) -> Finding:
-    """Measure errors on held-out episodes for random subsets of each size; sizes default to those in SIZES that fit."""
+    """Measure errors on held-out episodes for random training subsets of each size; by default the SIZES that fit."""
     sizes = [size for size in SIZES if size < len(dataset)] if sizes is None else sizes
     if not sizes or min(sizes) < 1 or max(sizes) >= len(dataset):
         most = len(dataset) - 1
         remedy = f"choose 1 to {most}, as at least one is held out" if most else "give at least 2, as one is held out"
         raise ValueError(f"sizes {tuple(sizes)} do not fit {len(dataset)} demonstrations: {remedy}")
-    check_number("subsets", subsets, 1, MOST_SPLITS)
-    steps_to_count(dataset, horizon, clamp_end=True)  # refuses a horizon that no episode has, before any work
+    check_number("subsets", subsets, 1, MAX_SPLITS)
+    steps_to_count(dataset, horizon, clamp_end=True)  # raises ValueError for a horizon that no episode has
     splits = [[dataset.split(size, rng) for _ in range(subsets)] for size in sizes]
     found = _measure(predictor, splits, [horizon] * len(sizes))
     name = predictor if isinstance(predictor, str) else predictor().name
@@ -132,28 +131,28 @@ def error_curve(
 
 @dataclass(frozen=True, kw_only=True)
 class HorizonStudy:
-    """The options of `horizon_curve`."""
+    """Options of `horizon_curve`."""
 
     predictor: Literal["nearest", "time", "learned"] = "nearest"
     """State predictor to test."""
     horizons: tuple[int, ...] = ()
-    """Numbers of steps ahead; by default those of 1, 5, 10, ..., 50 that the shortest episode has."""
+    """Horizons in steps. Default: those of 1,5,10,...,50 within the shortest episode."""
     splits: int = 100
-    """Number of random splits into training and held-out episodes, the same for every horizon."""
+    """Number of random splits into training and held-out episodes, the same for all horizons."""
     training: int | None = None
-    """Number of episodes to fit the predictor on; by default four fifths of all, at most 40."""
+    """Number of training episodes. Default: four fifths, at most 40."""
     clamp_end: bool = False
-    """Also count steps whose future is cut off by the episode's end, as its last state, which is easy to predict."""
+    """Also count steps whose future is past the episode's end, with its last state as the future."""
 
 
 def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rng: np.random.Generator) -> Finding:
     """Measure the prediction error for each horizon; `rng` draws the splits."""
     study = study or HorizonStudy()
     check_states(dataset)
-    check_number("splits", study.splits, 1, MOST_SPLITS)
+    check_number("splits", study.splits, 1, MAX_SPLITS)
     shortest = min(len(episode) for episode in dataset)
     horizons = study.horizons or tuple(k for k in HORIZONS if k <= shortest)
-    training = max(1, min(MOST_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
+    training = max(1, min(MAX_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
     splits = [dataset.split(training, rng) for _ in range(study.splits)]
     errors = _measure(study.predictor, [splits] * len(horizons), horizons, study.clamp_end)
     table: Row = {"predictor": study.predictor, "horizon": horizons, "splits": study.splits}

@@ -1,4 +1,4 @@
-"""What analyses begin with and end in: states of demonstrations, and tables of numbers about them."""
+"""Common parts of analyses: checks of demonstrations, and tables of results."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """Numbers about the demonstrations of a dataset."""
+    """Result of an analysis of a dataset, as a table."""
 
     dataset: DemoDataset
-    columns: Row  # of a table: sequences of N values, or one value for all
+    columns: Row  # sequences of N values, or one value for all rows
 
     @property
     def task(self) -> str:
-        """The task's name."""
+        """Name of the task."""
         return self.dataset.task
 
     @property
     def demonstrator(self) -> str:
-        """Who made the demonstrations, as figures and tables show it."""
+        """Title of the demonstrator in figures and tables."""
         return demonstrator_title(self.dataset)
 
     def rows(self) -> list[Row]:
-        """Return the table, one row of plain values per entry of the columns."""
+        """Return the rows of the table, as plain values."""
         table = {"task": self.task, "demonstrator": self.demonstrator, **self.columns}
         values = (column.tolist() for column in np.broadcast_arrays(*table.values()))
         return [dict(zip(table, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def in_pixels(dataset: DemoDataset) -> bool:
-    """Return whether a dataset is of a 2D task, whose states are in pixels."""
+    """Return whether the states of a dataset are in pixels, as in 2D tasks."""
     return dataset.task in TASKS and TASKS[dataset.task].has_2d_state
 
 
 def check_states(dataset: DemoDataset) -> None:
-    """Refuse demonstrations whose observations are images."""
+    """Raise ValueError if observations are images."""
     if dataset.episodes[0].observations.ndim != 2:
-        raise ValueError("these demonstrations hold images: analyses need states, one row of numbers per step")
+        raise ValueError("these demonstrations hold images: give demonstrations with states")

@@ -1,9 +1,9 @@
-"""The commands of `pidm-nav`, one dataclass each, whose fields are the options."""
+"""Commands of `pidm-nav`: one dataclass per command, whose fields are its options."""
 
 from importlib import import_module
 from typing import Any
 
-GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the command's words and its dataclass
+GROUPS: dict[str, dict[str, str]] = {  # words of each command, and its dataclass as module:class
     "Start here": {
         "quickstart": "experiments:Quickstart",
         "doctor": "doctor:Doctor",
@@ -16,7 +16,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "collect": "demos:Collect",
         "demos info": "demos:Info",
         "demos convert": "demos:Convert",
-        "demos edit": "demos:Edit",
+        "demos edit": "demos:EditCommand",
         "demos replay": "demos:Replay",
         "demos plot": "demos:Plot",
     },
@@ -25,15 +25,15 @@ GROUPS: dict[str, dict[str, str]] = {  # by what a person wants to do: the comma
         "evaluate": "evaluate:Evaluate",
         "agents": "evaluate:Agents",
         "export": "evaluate:Export",
-        "hub push": "hub:Push",
+        "hub push": "evaluate:Push",
     },
     "Reproduce the paper": {
-        "sweep": "experiments:Sweep",
-        "report": "experiments:Report",
+        "sweep": "experiments:SweepCommand",
+        "report": "experiments:ReportCommand",
     },
-    "See why": {
+    "Understand why": {
         "advise": "analysis:Advise",
-        "analyze predictor": "analysis:Predictor",
+        "analyze predictor": "analysis:PredictorErrors",
         "analyze horizon": "analysis:Horizon",
         "analyze theory": "analysis:Theory",
     },

@@ -1,8 +1,8 @@
-"""The commands `advise`, and `analyze predictor`, `horizon` and `theory`, which write NAME.png and NAME.csv."""
+"""The commands `advise` and `analyze`: predictor, horizon and theory, which write NAME.png and NAME.csv."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ from pidm_nav.analysis.advice import Advice, advise
 from pidm_nav.analysis.predictor import HorizonStudy, error_curve, horizon_curve, plot_error_curves, plot_horizon_curves
 from pidm_nav.analysis.states import Finding, Row
 from pidm_nav.commands.demos import load_all
-from pidm_nav.commands.options import File
+from pidm_nav.commands.options import File, check_output_files
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats import load_demos
@@ -30,35 +30,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Advise:
-    """Say which agent to train on demonstrations: BC, PIDM or delta-PIDM; and why, and how sure that is.
+    """Recommend an agent for demonstrations: BC, PIDM or delta-PIDM.
 
-    Agents are trained on some episodes and asked about the others. Where the environment can be made, they are also
-    tried there, and the result decides. It takes one to two minutes on one core.
+    Agents are trained on some episodes and tested on the others and, if the environment can be made, in rollouts, which
+    decide. The advice has reasons and a level of confidence. It takes one to two minutes on one core.
 
     Example: pidm-nav advise maze/human-like --plot advise.png
     """
 
     file: File
     rollouts: bool = True
-    """Try the agents where the environment can be made."""
+    """Also test the agents in rollouts, if the environment can be made."""
     episodes: int = 20
-    """Number of validation episodes that each agent plays with each draw of demonstrations."""
+    """Number of validation episodes per agent and fold."""
     seed: int = 0
-    """Seed of the draws, weights and batches."""
+    """Seed of the folds, weights and batches."""
     steps: int | None = None
-    """Number of gradient steps of each agent. Default: that of the preset fast."""
+    """Number of gradient steps per agent. Default: that of the preset fast."""
     plot: Path | None = None
-    """Draw the numbers into this file, such as advise.png."""
+    """Figure to write, such as advise.png. Default: none."""
     json: Path | None = None
-    """Write the numbers to this JSON file."""
+    """JSON file of the numbers to write. Default: none."""
 
     def run(self) -> None:
         """Measure, print and save the advice."""
-        for option, path in {"--plot": self.plot, "--json": self.json}.items():
-            if path is not None and path.is_dir():
-                raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
-            if path is not None:
-                writable_folder(path.parent, option)
+        check_output_files({"--plot": self.plot, "--json": self.json})
         options: Any = {"episodes": self.episodes, "seed": self.seed, "steps": self.steps}
         found = advise(load_demos(self.file), rollouts=self.rollouts, progress=True, **options)
         print_advice(found)
@@ -69,7 +65,7 @@ class Advise:
 
 
 def print_advice(found: Advice) -> None:
-    """Print the numbers as a table, what they come from, and the advice."""
+    """Print the numbers as a table, and the advice."""
 
     def text(mean: Mean | None) -> str:
         return "" if mean is None else f"{mean.value:.2f}{interval_text(mean.low, mean.high, '.2f')}"
@@ -94,22 +90,22 @@ def print_advice(found: Advice) -> None:
     if rows:
         print_table(rows, columns, title)
     vary = "unknown: one episode" if found.episodes == 1 else "yes" if found.goals_vary else "no"
-    told = "" if np.isnan(found.linear_r2) else f"; R² of the action on the change of state: {found.linear_r2:.2f}"
-    say(f"{counted(found.episodes, 'episode')} used, {found.failed} failed; goals vary: {vary}{told}")
+    r2 = "" if np.isnan(found.linear_r2) else f"; R² of the action on the change of state: {found.linear_r2:.2f}"
+    say(f"{counted(found.episodes, 'episode')} used, {found.failed} failed; goals vary: {vary}{r2}")
     say(f"{found.sentence} Sure: {found.sure}.", style="bold")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """What all analyses ask for, and how they save what they find."""
+class Analysis:
+    """Options of all analyses, and how they are saved."""
 
     out: Path
     """Folder for the figure and the tables."""
     seed: int = 0
-    """Seed of every random choice."""
+    """Seed of all randomness."""
 
     def begin(self) -> np.random.Generator:
-        """Check the options before any work, and return the generator of every random choice."""
+        """Check the options, and return the random generator."""
         episode_seeds(1, self.seed)
         writable_folder(self.out)
         return np.random.default_rng(self.seed)
@@ -123,16 +119,16 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis(Report):
-    """What all analyses of demonstrations ask for, and how they load them."""
+class DemoAnalysis(Analysis):
+    """Options of all analyses of demonstrations."""
 
     demos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE...")]
-    """Demonstrations: .npz files, folders of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    """Demonstrations: .npz files, folders of the paper's release, minari:ID, TASK/astar or TASK/human-like."""
     task: str | None = None
-    """Refuse demonstrations of any other task than this one."""
+    """Expected task of the demonstrations. Default: any."""
 
     def load(self) -> tuple[list[DemoDataset], np.random.Generator]:
-        """Load the demonstrations, after checking everything that can be checked before any work."""
+        """Load the demonstrations, and return them with the random generator."""
         datasets = load_all(self.demos)
         wanted = None if self.task is None else find_task(self.task).name
         for label, dataset in datasets.items():
@@ -150,38 +146,35 @@ def each(datasets: Sequence[DemoDataset]) -> Iterator[DemoDataset]:
 
 
 def all_rows(found: Sequence[Finding]) -> list[Row]:
-    """Return the rows of all findings."""
+    """Return the rows of all tables."""
     return [row for finding in found for row in finding.rows()]
-
-
-def print_rows(rows: Sequence[Row], columns: Mapping[str, str], title: str) -> None:
-    """Print rows with their task and demonstrator."""
-    shown = [{**row, "task": task_title(row["task"])} for row in rows]
-    print_table(shown, {"task": "Task", "demonstrator": "By", **columns}, title)
 
 
 def print_curves(curves: Sequence[Finding], key: str, value: str, title: str, prefix: str = "") -> None:
     """Print one row per curve, with a column for each value of `key`."""
-    rows = [{**curve.rows()[0], **{str(row[key]): row[value] for row in curve.rows()}} for curve in curves]
+    rows = []
+    for curve in curves:
+        values = {str(row[key]): row[value] for row in curve.rows()}
+        rows.append({"task": task_title(curve.task), "demonstrator": curve.demonstrator, **values})
     keys = sorted({row[key] for row in all_rows(curves)})
-    print_rows(rows, {str(x): f"{prefix}{x}" for x in keys}, title)
+    print_table(rows, {"task": "Task", "demonstrator": "By", **{str(x): f"{prefix}{x}" for x in keys}}, title)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predictor(Analysis):
-    """Show how well states are predicted from few demonstrations; measured on episodes that are held out.
+class PredictorErrors(DemoAnalysis):
+    """Plot prediction errors on held-out episodes by number of demonstrations.
 
     Example: pidm-nav analyze predictor --demos maze/human-like --out analysis
     """
 
     predictor: str = "nearest"
-    """State predictor to test, with its options, such as neighbors(k=5); `pidm-nav agents` lists them."""
+    """State predictor with its options, such as neighbors(k=5); `pidm-nav agents` lists them."""
     sizes: tuple[int, ...] = ()
-    """Numbers of training demonstrations; by default those of 1, 2, 5, 10, 20, 30, 40, 45 that leave one held out."""
+    """Numbers of training demonstrations. Default: those of 1,2,5,10,20,30,40,45 that leave one held out."""
     subsets: int = 50
     """Number of random subsets per size."""
     horizon: int = 1
-    """Number of steps ahead to predict."""
+    """Horizon in steps."""
 
     def run(self) -> None:
         """Measure, save and print the errors."""
@@ -194,8 +187,8 @@ class Predictor(Analysis):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Horizon(HorizonStudy, Analysis):
-    """Show how the prediction error grows with the horizon.
+class Horizon(HorizonStudy, DemoAnalysis):
+    """Plot prediction errors on held-out episodes by horizon.
 
     Example: pidm-nav analyze horizon --demos maze/human-like --out analysis
     """
@@ -209,17 +202,17 @@ class Horizon(HorizonStudy, Analysis):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Theory(Report):
-    """Check the paper's theorems, and errors in closed loop, where every term is known: predicted against measured.
+class Theory(Analysis):
+    """Check the paper's theorems numerically on toy problems: predicted against measured values.
 
     Example: pidm-nav analyze theory --out analysis
     """
 
     fast: bool = False
-    """Draw fewer samples, for wider error bars in less time."""
+    """Draw fewer samples, with wider error bars."""
 
     def run(self) -> None:
-        """Save and print the report."""
+        """Save and print the table and the figure."""
         from pidm_nav.theory.report import plot_theory, theory_report
 
         rows = theory_report(self.begin(), self.fast)

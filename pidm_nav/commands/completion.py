@@ -1,4 +1,4 @@
-"""The command `completion`: scripts that let shells complete commands, options, tasks, agents and files."""
+"""The command `completion`, which prints shell completion scripts."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 @dataclass(frozen=True)
 class Completion:
-    """Print a script with which a shell completes options, tasks, agents and files.
+    """Print a shell completion script for commands, options, tasks, agents and files.
 
-    For bash, add eval "$(pidm-nav completion bash)" to ~/.bashrc, and for zsh the same with zsh to ~/.zshrc. For fish,
+    For bash, add eval "$(pidm-nav completion bash)" to ~/.bashrc. For zsh, add the same with zsh to ~/.zshrc. For fish,
     write the script to ~/.config/fish/completions/pidm-nav.fish.
 
     Example: pidm-nav completion bash
     """
 
     shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]
-    """Shell to complete for."""
+    """Shell: bash, zsh or fish."""
 
     def run(self) -> None:
         """Print the script."""
@@ -48,11 +48,11 @@ class Completion:
 
 @dataclass(frozen=True)
 class Option:
-    """What can be given to a command: the flags of an option, or none for what has no flag, and known values."""
+    """An option of a command: its flags (none if positional) and known values."""
 
     flags: list[str]
     values: list[str] = field(default_factory=list)
-    is_switch: bool = False  # whether no value follows
+    is_switch: bool = False  # whether it takes no value
 
 
 def command_options() -> dict[str, list[Option]]:
@@ -87,7 +87,7 @@ def _options(words: str, form: Any) -> Iterator[Option]:
 
 
 def _names(words: str, name: str) -> list[str]:
-    """Return the names that a field of a command may hold, besides those of files."""
+    """Return the known values of an option, besides files."""
     if name in ("task", "tasks"):
         return list(TASKS)
     if name in ("demos", "file", "files", "source", "merge", "predictor_demos", "idm_demos"):
@@ -100,7 +100,7 @@ def _names(words: str, name: str) -> list[str]:
 
 
 def bash_script() -> str:
-    """Return the script for bash, which zsh reads too."""
+    """Return the script for bash and zsh."""
     commands = command_options()
     cases = {"* 1|*": " ".join(dict.fromkeys(words.split()[0] for words in commands))}
     for family in {words.split()[0]: None for words in commands if " " in words}:
@@ -113,7 +113,7 @@ def bash_script() -> str:
         cases[f"{words} *"] = " ".join(value for option in options if not option.flags for value in option.values)
     lines = []
     for pattern, names in cases.items():
-        shown = '"' + pattern.replace("*", '"*"') + '"'  # quoted but for the stars
+        shown = '"' + pattern.replace("*", '"*"') + '"'  # quoted except for the stars
         lines.append(f'    {shown}) names="{names}" ;;')
     return BASH % "\n".join(lines)
 

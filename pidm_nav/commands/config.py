@@ -1,4 +1,4 @@
-"""`--config FILE`: the options of a run in YAML, as `train` and `sweep` write them beside their results."""
+"""`--config FILE`: options of a command in YAML, as `train` and `sweep` write them with their results."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pidm_nav.files import read_bytes, write_text
 from pidm_nav.version import __version__
 
 RUN_FILE = "run.yaml"
-NOT_WRITTEN = {"config", "out", "force", "retry_failed", "shard"}  # where a run goes, and not what it does
+NOT_WRITTEN = {"config", "out", "force", "retry_failed", "shard"}  # these do not change what a run computes
 MAX_BYTES = 1_000_000
 
 
 def write_config(command: Any, folder: Path) -> None:
     """Write the options of a command into its folder."""
-    again = f"pidm-nav {type(command).__name__.lower()} --config {RUN_FILE} --out FOLDER"
+    again = f"pidm-nav {type(command).__name__.removesuffix('Command').lower()} --config {RUN_FILE} --out FOLDER"
     options = yaml.safe_dump(options_of(command), sort_keys=False, allow_unicode=True)
     write_text(folder / RUN_FILE, f"# pidm-nav {__version__}; to repeat the run: {again}\n{options}")
 
 
 def options_of(command: Any) -> dict[str, Any]:
-    """Return the options of a command by name, as plain values, without those that have no value."""
+    """Return the options of a command by name, as plain values, without unset ones."""
     values = [(each.name, getattr(command, each.name), each.default) for each in fields(command)]
     for _, group, defaults in [each for each in values if is_dataclass(each[1])]:  # options of the agent, of training
         values += [(each.name, getattr(group, each.name), getattr(defaults, each.name)) for each in fields(group)]
@@ -40,7 +40,7 @@ def options_of(command: Any) -> dict[str, Any]:
 
 
 class Config:
-    """The options that a file gives, as words that stand before those of the command line, which override them."""
+    """Options of a config file, as words to put before those of the command line, which override them."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.file, self.options = "", dict[str, list[str]]()
@@ -55,7 +55,7 @@ class Config:
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            raise ValueError(f"'{self.file}' is not a YAML file of options: write lines such as steps: 500")
+            raise ValueError(f"'{self.file}' is not a YAML file of options: give lines such as steps: 500")
         overridden = {word.partition("=")[0] for word in arguments}
         for key, value in content.items():
             name = str(key).replace("_", "-")
@@ -78,7 +78,7 @@ class Config:
 
     @contextmanager
     def named_in_errors(self) -> Iterator[None]:
-        """Let an error say which line of the file it is about."""
+        """Name the file's option in errors about its value."""
         try:
             yield
         except (ValueError, FileNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""The commands on demonstrations: collect, info, convert, edit, replay and plot."""
+"""The commands `collect` and `demos`: info, convert, edit, replay and plot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.edit import edit_demos, edits
 from pidm_nav.demos.experts import make_expert
-from pidm_nav.demos.experts.play import anywhere
+from pidm_nav.demos.experts.random_play import anywhere
 from pidm_nav.demos.formats import load_demos, reserved_output, save_demos
 from pidm_nav.demos.replay import check_demos, demo_frames
 from pidm_nav.demos.traces import plot_traces
@@ -25,37 +25,37 @@ from pidm_nav.seeds import DEMONSTRATIONS
 from pidm_nav.tasks import TASKS, find_task
 from pidm_nav.video import check_video_name, write_video
 
-MOST_SHOWN = 20  # mismatches that `replay --check` prints
+MAX_SHOWN = 20  # mismatches that `replay --check` prints
 
 
 @dataclass(frozen=True)
 class Collect:
-    """Let an expert make demonstrations.
+    """Collect demonstrations of an expert.
 
     Example: pidm-nav collect --task four-room --expert astar --episodes 50 --out astar.npz
     """
 
     out: str
-    """The .npz or .hdf5 file to write, or minari:ID such as minari:pidmnav/maze/astar-v0."""
+    """File to write, .npz or .hdf5, or minari:ID such as minari:pidmnav/maze/astar-v0."""
     task: str | None = None
-    """Name of the task (four-room, zigzag, maze, multiroom; with -3d in 3D; tour-3d; custom with --layout)."""
-    expert: Literal["astar", "human-like", "scripted", "play"] | None = None
-    """Expert that plays: astar plans (the default in 2D), human-like has the habits of a person at a gamepad, scripted
-    walks through 3D tasks, and play moves at random in any task, from anywhere in 2D."""
+    """Task: four-room, zigzag, maze, multiroom (in 3D with -3d), tour-3d, custom with --layout, or a Gymnasium id."""
+    expert: Literal["astar", "human-like", "scripted", "random"] | None = None
+    """Expert: astar (shortest paths), human-like (habits of a person), scripted (3D tasks) or random (random actions,
+    any task). Default: astar in 2D, scripted in 3D."""
     episodes: int = 50
     """Number of episodes."""
     seed: int = DEMONSTRATIONS.start
     """Seed of the first episode; episode i has seed + i."""
     speed: float | None = None
-    """Stick deflection of the A* planner along each axis that moves, from 0.1 to 1; defaults to 0.8."""
+    """Stick deflection of the A* planner along each moving axis, from 0.1 to 1. Default: 0.8."""
     any_angle: bool = False
-    """Let the A* planner move at any angle instead of in 8 directions."""
+    """Move the A* planner in 32 directions instead of 8."""
     env: EnvArguments = field(default_factory=EnvOptions)
     force: bool = False
     """Replace an existing file."""
 
     def run(self) -> None:
-        """Collect the episodes, save them and print their summary."""
+        """Collect and save the episodes, and print a summary."""
         episode_seeds(self.episodes, self.seed)
         with reserved_output(self.out, self.force):
             dataset = self._collect()
@@ -70,10 +70,10 @@ class Collect:
             speed = 0.8 if self.speed is None else self.speed
             settings = {"speed": speed, "directions": None if self.any_angle else 8}
         elif self.speed is not None or self.any_angle:
-            raise ValueError("--speed and --any-angle are for the A* planner: leave them out, or give --expert astar")
+            raise ValueError(f"--speed and --any-angle do not apply to the expert {name}: give --expert astar")
         layout = task.layout(env_kwargs) if "layout" in env_kwargs else None
         policy = make_expert(name, layout or task, **settings)
-        if name == "play":
+        if name == "random":
             env_kwargs = {**anywhere(task), **env_kwargs}
         with progress_bar(f"{name} on {task.name}", self.episodes) as progress:
             return collect(policy, task, self.episodes, self.seed, progress=progress, **env_kwargs)
@@ -81,7 +81,7 @@ class Collect:
 
 @dataclass(frozen=True)
 class Info:
-    """Show what demonstrations hold, with the columns of the paper's tables.
+    """Show a summary of demonstrations, with the columns of the paper's tables.
 
     Example: pidm-nav demos info maze/astar my_demos.npz
     """
@@ -89,7 +89,7 @@ class Info:
     files: Files
 
     def run(self) -> None:
-        """Print the table, and below it what was done to files that were edited."""
+        """Print the table and the history of edited files."""
         datasets = load_all(self.files)
         print_summaries(datasets)
         for label, dataset in datasets.items():
@@ -107,15 +107,15 @@ class Convert:
     """
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
-    """A .npz or .hdf5 file, a folder of the paper's release, minari:ID, or TASK/astar and TASK/human-like."""
+    """Source: .npz or .hdf5 file, folder of the paper's release, minari:ID, TASK/astar or TASK/human-like."""
     target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-    """A .npz file, a .hdf5 file for robomimic, or minari:ID such as minari:pidmnav/maze/human-v0."""
+    """Target: .npz file, .hdf5 file for robomimic, or minari:ID such as minari:pidmnav/maze/human-v0."""
     task: str | None = None
-    """Task of the demonstrations, where the file does not name it, as D4RL's do not. Default: what the file says."""
+    """Task of the demonstrations, for files that do not name it, such as D4RL's. Default: that of the file."""
     drop_actions: bool = False
-    """Leave the actions out, to imitate from states alone."""
+    """Drop the actions, for imitation from states only."""
     force: bool = False
-    """Replace what is already there."""
+    """Replace an existing target."""
 
     def run(self) -> None:
         """Read one format and write the other."""
@@ -128,38 +128,38 @@ class Convert:
 
 
 @dataclass(frozen=True)
-class Edit:
-    """Curate recordings: choose episodes, trim them and merge files, in the order of these options.
+class EditCommand:
+    """Select and trim episodes, and merge files, in the order of these options.
 
     Example: pidm-nav demos edit my_demos.npz --keep successes --drop 3,7 --out clean.npz
     """
 
     file: File
     keep: str | None = None
-    """Episodes to keep: successes, or numbers from 0 as `demos replay --episode` counts them, such as 0,4,10:20."""
+    """Episodes to keep: successes, or indices from 0, such as 0,4,10:20. Default: all."""
     drop: str | None = None
-    """Numbers of episodes to leave out, as they are counted in FILE."""
+    """Indices of episodes to drop, as in FILE. Default: none."""
     trim: str | None = None
-    """Steps to keep of each of these episodes, such as 0:120, 10: or :-5 (all but the last five), or of one of them, as
-    in 3=0:120."""
+    """Steps to keep of each remaining episode, such as 0:120, 10: or :-5 (all but the last five), or of one episode,
+    such as 3=0:120. Default: all."""
     merge: tuple[str, ...] = ()
-    """Demonstrations of the same task and environment, whose episodes follow as they are."""
+    """Demonstrations of the same task and environment to append. Default: none."""
     out: str | None = None
-    """The .npz or .hdf5 file to write, or minari:ID."""
+    """File to write, .npz or .hdf5, or minari:ID."""
     in_place: bool = False
-    """Replace FILE itself; it stays as it was until the edited one is whole."""
+    """Replace FILE itself."""
     force: bool = False
     """Replace an existing file."""
 
     def run(self) -> None:
-        """Edit the demonstrations, save them and print their summary."""
+        """Edit and save the demonstrations, and print a summary."""
         if self.in_place == (self.out is not None):
             raise ValueError("give either --out with the name of a new file, or --in-place to replace the old one")
         place = Path(self.file).resolve()
         if self.in_place and not place.is_file():
-            raise ValueError(f"--in-place is for a file, and '{self.file}' is none: give --out")
+            raise ValueError(f"--in-place needs a file, and '{self.file}' is not one: give --out")
         if self.out is not None and Path(self.out).resolve() == place:
-            raise ValueError("--out is the file that is edited: give another name, or --in-place")
+            raise ValueError(f"--out is the edited file '{self.out}': give another name, or --in-place")
         target = self.out or str(place)
         with reserved_output(target, self.force or self.in_place):
             dataset = edit_demos(self.file, keep=self.keep, drop=self.drop, trim=self.trim, merge=self.merge)
@@ -169,31 +169,31 @@ class Edit:
 
 @dataclass(frozen=True)
 class Replay:
-    """Draw a recorded episode, or check all of them against the environment.
+    """Draw a recorded episode, or check all episodes against the environment.
 
     Example: pidm-nav demos replay my_demos.npz --gif out.gif
     """
 
     file: File
     gif: Annotated[Path | None, tyro.conf.arg(aliases=("--video", "--mp4"))] = None
-    """File to draw to; a name that ends in .mp4 gives a video."""
+    """Video to write, .gif or .mp4. Default: none."""
     episode: int | None = None
-    """Number of the episode to draw, counted from 0; by default the first."""
+    """Index of the episode to draw. Default: 0."""
     size: int = 400
-    """Longest side of the picture in pixels."""
+    """Longest side of the video in pixels."""
     fps: float | None = None
-    """Frames per second; by default the speed at which a person plays."""
+    """Frames per second. Default: the speed at which a person plays."""
     check: bool = False
-    """Test whether the environment can have given every step of all episodes; exit code 2 if not."""
+    """Check every step against the environment; exit with code 2 on a mismatch."""
 
     def run(self) -> None:
         """Draw, check, or both."""
         if self.gif is not None:
             check_video_name(self.gif)
         elif not self.check:
-            raise ValueError("nothing to do: give --gif NAME.gif (or .mp4) to draw, or --check to test")
+            raise ValueError("nothing to do: give --gif NAME.gif (or .mp4), or --check")
         elif self.episode is not None:
-            raise ValueError("--episode says which episode --gif draws, while --check tests all: leave it out")
+            raise ValueError("--episode is given without --gif: leave it out, as --check checks all episodes")
         dataset = load_demos(self.file)
         if self.gif is not None:
             episode = self.episode or 0
@@ -204,47 +204,47 @@ class Replay:
             return
         found = check_demos(dataset)
         if found.resimulated:
-            say(f"{counted(found.resimulated, 'episode')} simulated again, each from its seed")
+            say(f"{counted(found.resimulated, 'episode')} resimulated from their seeds")
         if found.tested:
-            say(f"{counted(found.tested, 'episode')} tested step by step against the physics")
-        for mismatch in found.mismatches[:MOST_SHOWN]:
+            say(f"{counted(found.tested, 'episode')} tested step by step against the dynamics")
+        for mismatch in found.mismatches[:MAX_SHOWN]:
             say(f"  episode {mismatch.episode}, step {mismatch.step}: {mismatch.reason}")
         if found.mismatches:
             wrong = f"{len({each.episode for each in found.mismatches})} of {counted(len(dataset), 'episode')}"
             raise ValueError(
-                f"{wrong} in '{self.file}' could not have happened in the environment: record them again, or give the "
-                "arguments they were recorded with"
+                f"{wrong} in '{self.file}' do not match the environment: record them again, or give the arguments of "
+                "their environment"
             )
-        say("every step is what the environment does")
+        say("every step matches the environment")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw the traces of demonstrations over their maps; one panel per task and one color per file.
+    """Plot the paths of demonstrations on their maps; one panel per task and one color per file.
 
     Example: pidm-nav demos plot maze/human-like maze/astar --out traces.png
     """
 
     files: Files
     out: Path = Path("traces.png")
-    """The picture to write: .png, .pdf or .svg."""
+    """Figure to write: .png, .pdf or .svg."""
     episodes: int | None = None
-    """Draw only the first so many episodes of each file."""
+    """Plot the first N episodes of each file. Default: all."""
 
     def run(self) -> None:
-        """Draw the figure and save it."""
+        """Plot and save the figure."""
         check_figure_name(self.out)
         if self.episodes is not None and self.episodes < 1:
             raise ValueError(f"--episodes is {self.episodes}: it must be at least 1")
         datasets = {label: dataset[: self.episodes] for label, dataset in load_all(self.files).items()}
         save_figure(plot_traces(datasets), self.out)
-        say(f"traces of {', '.join(datasets)} drawn to {self.out}")
+        say(f"paths of {', '.join(datasets)} plotted to {self.out}")
 
 
 def load_all(files: tuple[str, ...]) -> dict[str, DemoDataset]:
-    """Load demonstrations under short labels: a file's name without folders, or a bundled name as it is."""
+    """Load demonstrations by short labels: a file's name without folders, or a bundled name."""
     if not files:
-        raise ValueError("no demonstrations given: name files, folders, minari:ID or TASK/astar")
+        raise ValueError("no demonstrations are given: give files, folders, minari:ID or TASK/astar")
     labels = [Path(file).name.removesuffix(".npz") if Path(file).exists() else file for file in files]
     if len(set(labels)) < len(set(files)):
         labels = list(files)  # files of the same name in different folders
@@ -252,7 +252,7 @@ def load_all(files: tuple[str, ...]) -> dict[str, DemoDataset]:
 
 
 def print_summaries(datasets: dict[str, DemoDataset]) -> None:
-    """Print a line per dataset with the columns of the paper's tables."""
+    """Print a row per dataset with the columns of the paper's tables."""
     rows: list[dict[str, Any]] = []
     for label, dataset in datasets.items():
         summary, task = dataset.summary(), TASKS.get(dataset.task)
@@ -273,5 +273,5 @@ def print_summaries(datasets: dict[str, DemoDataset]) -> None:
                 "Return": "–" if task else f"{np.mean([episode.rewards.sum() for episode in dataset]):.4g}",
             }
         )
-    others = any(row["Return"] != "–" for row in rows)  # our tasks pay one for each goal, which their columns say
+    others = any(row["Return"] != "–" for row in rows)  # in our tasks the return is the number of goals
     print_table(rows, {name: name for name in rows[0] if others or name != "Return"})

@@ -18,7 +18,7 @@ from pidm_nav.console import say
 from pidm_nav.version import __version__
 from pidm_nav.video import PYGAME_CURE, quiet_libraries, require_pygame_ce
 
-EXTRAS = {  # each extra of the package: what it installs, and what does not work without it
+EXTRAS = {  # packages of each extra, and what does not work without it
     "studio": (("starlette", "uvicorn", "websockets"), "no studio in a browser; recording in a window works"),
     "3d": (("vizdoom",), "no task in a 3D world; the 2D tasks work"),
     "minari": (("minari", "h5py"), "no exchange of demonstrations with Minari and robomimic; npz files work"),
@@ -33,18 +33,18 @@ EXTRAS = {  # each extra of the package: what it installs, and what does not wor
 
 
 class Check(NamedTuple):
-    """What was looked for, whether it is there, and what its absence costs."""
+    """Result of one check."""
 
     name: str
     found: bool
     detail: str
     cost: str  # what does not work without it
-    remedy: str  # how to get it
+    remedy: str
 
 
 @dataclass(frozen=True)
 class Doctor:
-    """Check what works on this machine, and what each missing part costs.
+    """Check the installation, and show what does not work without missing parts.
 
     Example: pidm-nav doctor
     """
@@ -65,7 +65,7 @@ class Doctor:
 
 
 def examine(folder: Path) -> list[Check]:
-    """Return every check in reading order; `folder` is where commands would write."""
+    """Return all checks; `folder` is where commands would write."""
     window = "no record, play and --render, which need a window; everything else works, videos and GIFs too"
     looks: dict[str, tuple[Callable[[], str], str, str]] = {
         "pidm-nav": (lambda: f"{__version__}, in {Path(__file__).parents[1]}", "", ""),
@@ -76,9 +76,9 @@ def examine(folder: Path) -> list[Check]:
             "pip install 'pidm-nav[agents]'",
         ),
         "pygame-ce": (require_pygame_ce, "no pictures, videos and windows", PYGAME_CURE),
-        "folder": (partial(_folder, folder), "nothing can be saved here", "cd to a folder of your own, or give --out"),
+        "folder": (partial(_folder, folder), "nothing can be saved here", "cd to a writable folder, or give --out"),
         "display": (_display, window, "record and play in a browser with pidm-nav studio, or on a desktop (ssh -X)"),
-        "gamepad": (_gamepad, "record and play take the keyboard, which steers less finely", "plug one in"),
+        "gamepad": (_gamepad, "record and play use the keyboard, which steers less finely", "connect a gamepad"),
         "ffmpeg": (
             lambda: import_module("imageio_ffmpeg").get_ffmpeg_version(),
             "no mp4 videos; GIFs work",
@@ -105,7 +105,7 @@ def examine(folder: Path) -> list[Check]:
 
 
 def _installed(packages: tuple[str, ...]) -> str:
-    """Return the versions of packages, without importing any."""
+    """Return the versions of packages, without importing them."""
     missing = [name for name in packages if not _version(name)]
     if missing:
         raise ImportError(f"{', '.join(missing)} not installed")
@@ -132,7 +132,7 @@ def _folder(folder: Path) -> str:
 
 
 def _display() -> str:
-    """Say where a window would open, without opening one."""
+    """Return the display driver and the sizes of desktops, without opening a window."""
     import pygame
 
     require_pygame_ce()
@@ -142,7 +142,7 @@ def _display() -> str:
         with quiet_libraries():
             pygame.display.init()
         driver = pygame.display.get_driver()
-        if driver in ("dummy", "offscreen"):  # SDL falls back to a driver that draws nowhere, and says nothing
+        if driver in ("dummy", "offscreen"):  # SDL silently falls back to an invisible driver
             raise OSError(f"none (SDL draws to '{driver}')")
         return f"{driver}, " + " and ".join(f"{w} x {h}" for w, h in pygame.display.get_desktop_sizes())
     finally:

@@ -1,4 +1,4 @@
-"""What is done with agents: the commands `evaluate`, `agents` and `export`."""
+"""The commands on agents: `evaluate`, `agents`, `export` and `hub push`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from pidm_nav.commands.options import EnvArguments, EnvOptions
+from pidm_nav.commands.options import EnvArguments, EnvOptions, check_output_files
 from pidm_nav.console import counted, print_table, progress_bar, say
 from pidm_nav.demos.experts import EXPERTS
-from pidm_nav.files import writable_folder, write_json, write_rows
+from pidm_nav.files import write_json, write_rows
 from pidm_nav.limits import check_number
 from pidm_nav.packaged import packaged_agents
 from pidm_nav.policies import load_named, named_expert
@@ -33,43 +33,43 @@ Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Roll agents out and count the goals that they reach in order; several play the same episodes and are compared.
+    """Evaluate agents in a task; several agents are compared on the same episodes.
 
-    Several agents are compared with the first one: the difference with its 95% interval over episodes, and the
-    p-value of Wilcoxon's signed-rank test, which is paired by episode and corrected for the number of tests (Holm).
+    Each agent is compared with the first: the mean difference with its 95% interval over episodes, and the p-value of
+    Wilcoxon's signed-rank test, paired by episode, with Holm's correction.
 
     Example: pidm-nav evaluate maze/pidm maze/bc --episodes 50 --video out.mp4
     """
 
     agents: Names
-    """Agents: folders that train wrote, agents of the package such as maze/pidm, hf://OWNER/NAME on the Hugging Face
-    Hub, or experts (astar, human-like; in 3D scripted)."""
+    """Agents: folders of trained agents, pretrained agents such as maze/pidm, hf://OWNER/NAME on the Hugging Face Hub,
+    or experts (astar, human-like; scripted in 3D)."""
     task: str | None = None
-    """Task to play; by default the one that the agents were trained on. Another one must have the same observations."""
+    """Task with the same observations as in training. Default: that of training."""
     episodes: int | None = None
-    """Number of episodes; by default 50 where many run at once, and 10 otherwise."""
+    """Number of episodes. Default: 50 in vectorized tasks, 10 otherwise."""
     seed: int = TEST.start
-    """Seed of the first episode, by default far from those of demonstrations; episode i has seed + i."""
+    """Seed of the first episode; episode i has seed + i."""
     metric: Metric | None = None
-    """Metric, by default the task's. Environments that are not known to report successes are scored by their return."""
+    """Metric. Default: the task's; the return in environments that do not report success."""
     env: EnvArguments = field(default_factory=EnvOptions)
     per_episode: bool = False
-    """Print a line for every agent and episode."""
+    """Print a row for every agent and episode."""
     csv: Path | None = None
-    """Write a line for every agent and episode to this CSV file."""
+    """CSV file to write, with a row for every agent and episode. Default: none."""
     json: Path | None = None
-    """Write the same lines to this JSON file."""
+    """JSON file to write, with the same rows. Default: none."""
     video: Path | None = None
-    """Write one episode to this .mp4 or .gif file, with several agents side by side."""
+    """Video to write, .mp4 or .gif, of one episode with all agents side by side. Default: none."""
     video_episode: int | None = None
-    """Number of the episode that --video writes, counted from 0; by default the first."""
+    """Index of the episode for --video. Default: 0."""
     device: str = "cpu"
-    """Device that trained agents act on: cpu, cuda, mps, or auto for a GPU where there is one."""
+    """Device of trained agents: cpu, cuda, mps, or auto (a GPU if there is one)."""
     render: bool = False
     """Show one episode of each agent in a window."""
 
     def run(self) -> None:
-        """Evaluate the agents and print what they reached."""
+        """Evaluate the agents, and print and save the results."""
         episode_seeds(1 if self.episodes is None else self.episodes, self.seed)
         self._check_files()
         task, players = self._players()
@@ -92,7 +92,7 @@ class Evaluate:
             ((name, (policy, _)),) = players.items()
             _say_result(getattr(policy, "name", name), comparison.first, seconds)
         else:
-            same = f"the same {counted(episodes, 'episode')} for all; took {seconds:.1f} s"
+            same = f"{counted(episodes, 'episode')}, the same for all; took {seconds:.1f} s"
             print_table(comparison.shown(), title=f"{task.name}, {same}")
         if self.csv is not None:
             write_rows(self.csv, rows)
@@ -107,23 +107,19 @@ class Evaluate:
                 rollout(policy, window, [self.seed + (film or 0)])
 
     def _check_files(self) -> None:
-        """Refuse files that cannot be written, before any work is done for them."""
+        """Raise an error for files that cannot be written."""
         if self.render:
             require_display("use --video")
         if self.video is not None:
             check_video_name(self.video)
         elif self.video_episode is not None:
-            raise ValueError("--video-episode says which episode --video writes: add --video with a file's name")
-        for option, path in {"--csv": self.csv, "--json": self.json, "--video": self.video}.items():
-            if path is not None and path.is_dir():
-                raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
-            if path is not None:
-                writable_folder(path.parent, option)
+            raise ValueError("--video-episode is given without --video: add --video with a file's name")
+        check_output_files({"--csv": self.csv, "--json": self.json, "--video": self.video})
 
-    def _players(self) -> tuple[Task, dict[str, Player]]:
+    def _players(self) -> tuple[Task, dict[str, tuple[Policy, dict[str, Any]]]]:
         """Return the task, and each agent with the arguments of its environment."""
         if not self.agents:
-            raise ValueError(f"no agent given: name folders that train wrote, maze/pidm, {', '.join(EXPERTS)}")
+            raise ValueError(f"no agent is given: give folders of trained agents, maze/pidm, {', '.join(EXPERTS)}")
         for name in self.agents:
             if self.agents.count(name) > 1:
                 raise ValueError(f"'{name}' is given twice: compare it with another agent")
@@ -134,37 +130,37 @@ class Evaluate:
             if tasks[name].name != tasks[first].name:
                 both = f"{first} was trained on {tasks[first].name} and {name} on {tasks[name].name}"
                 raise ValueError(f"{both}: give agents of one task")
-        players: dict[str, Player] = {}
+        players: dict[str, tuple[Policy, dict[str, Any]]] = {}
         for name in self.agents:
-            own = name if name in trained else first  # an expert plays where the first trained agent does
+            own = name if name in trained else first  # an expert has the environment of the first trained agent
             known = trained[own].description.get("env_kwargs", {}) if own else {}
             task, arguments = self.env.resolve(self.task or (tasks[own].name if own else None), known)
             if name in trained:
                 _check_spaces(name, trained[name], tasks[name], task, arguments)
             policy = trained.get(name) or named_expert(name, task, arguments, self.seed)
-            players[name] = Player(policy, arguments)
-        check_same_world(task, {name: player.arguments for name, player in players.items()})
+            players[name] = policy, arguments
+        check_same_world(task, {name: arguments for name, (_, arguments) in players.items()})
         return task, players
 
 
 @dataclass(frozen=True)
 class Agents:
-    """List the pretrained agents; then every agent, predictor and inverse dynamics model that can be trained.
+    """List pretrained agents; then all agents, predictors and inverse dynamics models that can be trained.
 
-    Pretrained agents can be named in evaluate and play. Goal ratio and success (the fraction of episodes in
-    which all goals are reached) are means over 50 test episodes with 95% intervals.
+    Use pretrained agents by name in evaluate and play. Goal ratio and success (the fraction of episodes with all goals
+    reached) are means over 50 test episodes with 95% intervals.
 
     Example: pidm-nav agents
     """
 
     def run(self) -> None:
-        """Print the card of the packaged agents."""
+        """Print the lists."""
         rows = []
         for name, card in packaged_agents().items():
             shown = {"agent": name, "trained on": f"{card['episodes']} of {card['demos']}", "seed": card["seed"]}
-            for measure in ("goal ratio", "success"):
-                mean, low, high = card[measure]
-                shown[measure] = f"{mean:.3f} ({low:.3f} to {high:.3f})"
+            for metric in ("goal ratio", "success"):
+                mean, low, high = card[metric]
+                shown[metric] = f"{mean:.3f} ({low:.3f} to {high:.3f})"
             rows.append({**shown, "training": f"{card['seconds']:.0f} s", "version": card["version"]})
         print_table(rows, title="Pretrained agents")
         from pidm_nav.agents.registry import KINDS, signatures
@@ -175,17 +171,17 @@ class Agents:
 
 @dataclass(frozen=True)
 class Export:
-    """Write an agent as an ONNX file, which onnxruntime runs without torch; bc, pidm and delta-pidm can be exported.
+    """Export an agent (bc, pidm or delta-pidm) to an ONNX file for onnxruntime.
 
     Example: pidm-nav export maze/delta-pidm --out agent.onnx
     """
 
     agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
-    """Agent: a folder that train wrote, or an agent of the package such as maze/pidm."""
+    """Agent: folder of a trained agent, or a pretrained agent such as maze/pidm."""
     out: Path = Path("agent.onnx")
     """File to write."""
     force: bool = False
-    """Replace a file of that name."""
+    """Replace an existing file."""
 
     def run(self) -> None:
         """Write the file."""
@@ -195,27 +191,46 @@ class Export:
         say(f"{self.agent} is in {agent.to_onnx(self.out)}, {self.out.stat().st_size:,} bytes")
 
 
-class Player(NamedTuple):
-    """Who plays, and the arguments of the environment that it plays in."""
+@dataclass(frozen=True)
+class Push:
+    """Push an agent or demonstrations, with a card, to the Hugging Face Hub.
 
-    policy: Policy
-    arguments: dict[str, Any]
+    Log in first with `hf auth login`. Load with the name hf://OWNER/NAME.
+
+    Example: pidm-nav hub push maze/pidm me/maze-pidm
+    """
+
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
+    """Agent (folder of a trained agent, or maze/pidm) or demonstrations (a file, or TASK/astar)."""
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OWNER/NAME")]
+    """Repository, OWNER/NAME[/FOLDER][@REVISION]; created if it does not exist."""
+    private: bool = False
+    """Make a new repository private."""
+    episodes: int | None = None
+    """Number of test episodes for the score on an agent's card; 0 for no score. Default: 50, or 10 in slow
+    environments."""
+
+    def run(self) -> None:
+        """Push to the hub, and print the address."""
+        from pidm_nav.agents.hub import push_to_hub
+
+        say(f"pushed to {push_to_hub(self.path, self.name, private=self.private, episodes=self.episodes)}")
 
 
 def _check_spaces(name: str, agent: Agent, trained_on: Task, task: Task, arguments: dict[str, Any]) -> None:
-    """Refuse a task whose observations or actions are not those that the agent was trained with."""
+    """Raise ValueError unless the task has the agent's observations and actions."""
     from pidm_nav.agents.agent import same_space
 
     with closing(task.make(**arguments)) as env:
         pairs = (
-            (agent.observation_space, env.observation_space, "see the observations"),
-            (agent.action_space, env.action_space, "take the actions"),
+            (agent.observation_space, env.observation_space, "observations"),
+            (agent.action_space, env.action_space, "actions"),
         )
-    for own, given, does in pairs:
+    for own, given, kind in pairs:
         if not same_space(own, given):
             difference = f"shape {given.shape} instead of {own.shape}" if own.shape != given.shape else "other bounds"
-            problem = f"{name} was trained on {trained_on.name}: it cannot {does} of {task.name}"
-            raise ValueError(f"{problem}, which have {difference}")
+            problem = f"{name} was trained on {trained_on.name}, and the {kind} of {task.name} have {difference}"
+            raise ValueError(f"{problem}: choose another task")
 
 
 def _say_result(name: str, result: EvalResult, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Commands that compare agents: quickstart, sweep, report."""
+"""The commands `quickstart`, `sweep` and `report`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pidm_nav.console import console, print_table, progress_bar, say, say_comman
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
-from pidm_nav.experiments.quickstart import FAST, MARK, Plan, check_folder, next_steps, run
+from pidm_nav.experiments.quickstart import FAST, MARK, QuickstartPlan, check_folder, next_steps, run
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
 from pidm_nav.files import only_writer
@@ -28,7 +28,7 @@ Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metava
 
 @dataclass(frozen=True)
 class Quickstart:
-    """See BC and PIDM learn a maze, and what PIDM is without its pull; it takes about a minute.
+    """Compare BC, PIDM and PIDM without its pull on a maze; takes about a minute.
 
     Example: pidm-nav quickstart
     """
@@ -36,20 +36,20 @@ class Quickstart:
     out: Path = Path("quickstart")
     """Folder for the report, the animation and the trained agents."""
     force: bool = False
-    """Write into a folder that holds other things; those stay."""
+    """Use a folder that holds other files, which are kept."""
     fast: bool = False
-    """Train for a few seconds only, which teaches nothing, to see what comes out."""
+    """Smoke test: run the pipeline with almost no training."""
     jobs: int | None = None
-    """Number of trainings at a time; by default one per core."""
+    """Number of parallel training runs. Default: one per core."""
 
     def run(self) -> None:
-        """Run the quickstart, and say what came out and what to do next."""
+        """Run the quickstart, and print its results and next steps."""
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
         check_folder(self.out, self.force)
-        plan, began = FAST if self.fast else Plan(), time.perf_counter()
+        plan, began = FAST if self.fast else QuickstartPlan(), time.perf_counter()
         alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
-        with alone, progress_bar("trainings", plan.work) as advance:
+        with alone, progress_bar("training runs", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)
         for table in report.sections[1].tables:
             columns = {str(index): name for index, name in enumerate(table.header)}
@@ -58,7 +58,7 @@ class Quickstart:
         say(f"\n{report.found}\n")
         for name in ("Seeds", "Evaluation", "Animation"):
             say(f"{name}: {report.facts[name]}.", style="dim")
-        say(f"\nLook at it: {self.out / 'index.html'}  ({time.perf_counter() - began:.0f} s)\n", style="bold")
+        say(f"\nReport: {self.out / 'index.html'}  ({time.perf_counter() - began:.0f} s)\n", style="bold")
         for title, commands in next_steps(plan, self.out).items():
             say(title, style="bold")
             for command in commands.splitlines():
@@ -66,35 +66,36 @@ class Quickstart:
 
 
 @dataclass(frozen=True)
-class Sweep(library.SweepOptions):
-    """Train and evaluate every agent on every task, number of demonstrations and seed; rerun to resume.
+class SweepCommand(library.SweepOptions):
+    """Train and evaluate all agents on all tasks, numbers of demonstrations and seeds; rerun to resume.
 
     Example: pidm-nav sweep --tasks all --num-demos 1,5,20 --seeds 5 --demos-from human-like --out results
     """
 
     out: Path = Path("results")
-    """Folder for the results; jobs that it holds already are skipped."""
+    """Folder for the results; finished jobs in it are skipped."""
     engine: Literal["local", "ray"] = "local"
-    """Where jobs run: in processes on this machine, or on a Ray cluster."""
+    """Engine of jobs: local (processes on this machine) or ray (a Ray cluster)."""
     jobs: int | None = None
-    """Number of jobs at a time on this machine; by default one per core."""
+    """Number of parallel jobs on this machine. Default: one per core."""
     address: str = "auto"
-    """Address of the Ray cluster; auto stands for the one that runs on this machine, or else for a new local one."""
+    """Address of the Ray cluster; auto is the one on this machine, or a new local one."""
     cpus_per_job: float = 1.0
-    """Number of CPU cores that a job reserves in Ray."""
+    """CPU cores that a job reserves in Ray."""
     gpus_per_job: float = 0.0
-    """Number of GPUs, or share of one, that a job reserves in Ray; also give a GPU as the device."""
+    """GPUs, or fraction of one, that a job reserves in Ray; needs --device cuda as well."""
     shard: str = "0/1"
-    """I/N to run only every N-th job, from the I-th: N machines can share one folder."""
+    """Shard I/N of the jobs, so that N machines can share one folder."""
     retry_failed: bool = False
     """Rerun failed jobs."""
     wandb: str | None = None
-    """Project of Weights & Biases to log each job's losses and scores to, as a run of its own; needs wandb."""
+    """Project of Weights & Biases to log each job's losses and scores to, one run per job; needs wandb. Default:
+    none."""
     config: Path | None = None
-    """YAML file of options, such as the run.yaml that each sweep writes; options on the command line override it."""
+    """YAML file of options, such as the run.yaml of an earlier sweep; the command line overrides it. Default: none."""
 
     def run(self) -> None:
-        """Run the jobs that are missing, and show the scores as they come in."""
+        """Run the missing jobs, and show the scores as they arrive."""
         from pidm_nav.agents.agent import find_device
         from pidm_nav.agents.journal import WandbLog, import_wandb
 
@@ -103,7 +104,7 @@ class Sweep(library.SweepOptions):
             if self.device != "cpu" and not self.gpus_per_job:
                 raise ValueError(f"--device is {self.device}, and jobs reserve no GPU: add --gpus-per-job, such as 0.5")
         elif self.gpus_per_job:
-            raise ValueError("--gpus-per-job is for Ray: add --engine ray, or give --device cuda:0,cuda:1")
+            raise ValueError("--gpus-per-job needs Ray: add --engine ray, or give --device cuda:0,cuda:1")
         for device in self.device.split(",") if self.engine == "local" else ():
             find_device(device)
         names = {each.name for each in fields(library.SweepOptions)}
@@ -135,8 +136,7 @@ class Sweep(library.SweepOptions):
                 options: dict[str, Any] = {"retry_failed": self.retry_failed, "shard": part}
                 library.run_sweep(sweep, self.out, runner, on_start=start, on_result=view.add, **options)
         except KeyboardInterrupt:
-            done = f"{len(view.done)} of {view.total} jobs are done and safe in {self.out}"
-            say(f"{done}: rerun the command to resume")
+            say(f"{len(view.done)} of {view.total} jobs are saved in {self.out}: rerun the command to resume")
             raise
         if view.rows:
             metric = score_name(make_curves(view.done, sweep.demos_label))
@@ -149,7 +149,7 @@ class Sweep(library.SweepOptions):
 
 
 class _View:
-    """The scores so far: a table beside the progress bar and, where there is no terminal, a line per job."""
+    """The scores so far: a table above the progress bar or, without a terminal, a line per job."""
 
     def __init__(self, demos_from: str, total: int) -> None:
         self.demos_from, self.total = demos_from, total
@@ -160,7 +160,7 @@ class _View:
         self.advance: Any = None
 
     def start(self, count: int, done: Mapping[Cell, JobResult]) -> None:
-        """Show what was done before."""
+        """Show the jobs that were done before."""
         self.done, self.before, self.total = dict(done), len(done), count + len(done)
         self.rows = self._means()
         self.advance(len(done))
@@ -174,7 +174,7 @@ class _View:
             say(f"failed: {result.cell}: {result.error}", style="red")
         else:
             self.done[result.cell] = result
-            self.rows = self._means()  # here, not while drawing, which another thread does
+            self.rows = self._means()  # here, because another thread draws the table
         self.advance(1)
         ended = len(self.done) + self.failed
         if not console().is_terminal:
@@ -183,7 +183,7 @@ class _View:
             say(f"{ended}/{self.total} {result.cell}: {score}, {left / 60:.0f} min left")
 
     def _means(self) -> list[dict[str, Any]]:
-        curves = [curve.last() for curve in make_curves(self.done, self.demos_from)]  # as the line of each job has it
+        curves = [curve.last() for curve in make_curves(self.done, self.demos_from)]
         rows, sizes = [], all_sizes(curves)
         for curve in curves:
             means = {size: f"{mean:.2f}" for size, mean in zip(curve.sizes, curve.mean, strict=True)}
@@ -193,19 +193,19 @@ class _View:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Draw the figures and write the tables beside the paper's numbers; put all of it on one HTML page.
+class ReportCommand:
+    """Write figures, tables and an HTML page of sweeps, with the paper's numbers.
 
     Example: pidm-nav report results
     """
 
     results: Folders = ()
-    """Folders that sweep wrote, for example one for human demonstrations and one for those of the A* expert."""
+    """Folders of sweeps, such as one with human and one with A* demonstrations."""
     out: Path = Path("report")
-    """Folder for the page (index.html), figures and tables."""
+    """Folder for index.html, figures and tables."""
 
     def run(self) -> None:
         """Write the report."""
         if not self.results:
-            raise ValueError("no results given: name one or more folders that pidm-nav sweep wrote")
-        say(f"report written: open {write_report(self.results, self.out)}")
+            raise ValueError("no results are given: give one or more folders of pidm-nav sweep")
+        say(f"report: {write_report(self.results, self.out)}")

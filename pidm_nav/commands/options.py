@@ -1,4 +1,4 @@
-"""What several commands ask for: demonstrations, and the arguments of an environment."""
+"""Options that several commands share: demonstrations, and arguments of the environment."""
 
 from __future__ import annotations
 
@@ -9,52 +9,62 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from pidm_nav.files import writable_folder
 from pidm_nav.tasks import TASKS, Task, find_task
 from pidm_nav.world2d.layout import Layout
 
 ANY_FORMAT = (
-    "a .npz or .hdf5 file, a folder of the paper's release, minari:ID, hf://OWNER/NAME, TASK/astar or TASK/human-like"
+    ".npz or .hdf5 file, folder of the paper's release, minari:ID, hf://OWNER/NAME, TASK/astar or TASK/human-like"
 )
 File = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE", help=f"Demonstrations: {ANY_FORMAT}.")]
 Files = Annotated[
     tuple[str, ...],
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="FILE...", help=f"Demonstrations; each is {ANY_FORMAT}.", help_behavior_hint=""),
+    tyro.conf.arg(metavar="FILE...", help=f"Demonstrations: {ANY_FORMAT}.", help_behavior_hint=""),
 ]
 Switch = Annotated[bool | None, tyro.conf.DisallowNone]  # --switch, --no-switch, or neither
 
 
+def check_output_files(paths: Mapping[str, Path | None]) -> None:
+    """Raise an error for files, by option, that cannot be written."""
+    for option, path in paths.items():
+        if path is not None and path.is_dir():
+            raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
+        if path is not None:
+            writable_folder(path.parent, option)
+
+
 @dataclass(frozen=True)
 class EnvOptions:
-    """Arguments of the environment. By default those that an agent was trained with, or the environment's own."""
+    """Arguments of the environment. An agent's are those of its training, unless given."""
 
     noise_std: float | None = None
     """Standard deviation of the noise on each action component. Default: 0.2."""
     clip_noise: Switch = None
-    """Clip action plus noise to [-1, 1], as the paper says; its recordings were made without. Default: True."""
+    """Clip action plus noise to [-1, 1]; the paper's recordings were made without clipping. Default: True."""
     random_start: Switch = None
-    """Start each episode anywhere free (2D tasks). Default: False."""
+    """Start episodes at random free positions (2D tasks). Default: False."""
     random_goals: Switch = None
-    """Place the goals of each episode anywhere free (2D tasks). Default: False."""
+    """Place goals at random free positions in each episode (2D tasks). Default: False."""
     obs_type: Literal["state", "pixels"] | None = None
-    """Observations: state vectors (the default of 2D tasks) or images (the default of 3D tasks)."""
+    """Observations: state vectors or images. Default: state in 2D, pixels in 3D."""
     image_size: int | None = None
-    """Width of image observations in pixels."""
+    """Width of image observations in pixels. Default: 224 in 2D, 96 in 3D."""
     realtime: Switch = None
-    """Let time go on while the policy decides (3D tasks). Default: False."""
+    """Run the engine in real time, also while the policy decides (3D tasks). Default: False."""
     layout: Path | None = None
-    """File with a map of your own, for the task custom."""
+    """File of your own map, for --task custom."""
     room_size: tuple[int, int] | None = None
-    """Width and height of your own map's room in pixels. Default: 800 800."""
+    """Width and height of your own map in pixels. Default: 800 800."""
 
     def resolve(self, task: str | None, known: Mapping[str, Any] | None = None) -> tuple[Task, dict[str, Any]]:
-        """Return the task, and the known arguments of its environment changed by the options that were given."""
+        """Return the task, and the known arguments of its environment updated by the given options."""
         if task is None and self.layout is None:
-            raise ValueError(f"no task given: add --task with one of {', '.join(TASKS)}, or any Gymnasium id")
+            raise ValueError(f"no task is given: add --task with one of {', '.join(TASKS)}, or any Gymnasium id")
         found = find_task(task or "custom")
         given = {name: value for name, value in vars(self).items() if value is not None}
         arguments = {**(known or {}), **given}
-        if found.defaults:  # those of anybody's environment are not known
+        if found.defaults:  # the arguments of other environments are unknown
             arguments = {name: value for name, value in arguments.items() if name in found.defaults}
             for name in given.keys() - found.defaults.keys() - {"layout", "room_size"}:
                 raise ValueError(f"--{name.replace('_', '-')} does not apply to {found.name}: leave it out")
@@ -64,11 +74,11 @@ class EnvOptions:
             layout = Layout.load(self.layout, self.room_size or (800, 800))
             arguments |= {"layout": layout.text, "room_size": list(layout.room_size)}
         elif "room_size" in given:
-            raise ValueError("--room-size is the size of a map of your own: add --layout with its file")
+            raise ValueError("--room-size is given without a map: add --layout with the file of your map")
         elif found.name == "custom" and "layout" not in arguments:
-            raise ValueError("--task custom needs --layout: the file of your map")
+            raise ValueError("--task custom has no map: add --layout with the file of your map")
         if self.image_size is not None and {**found.defaults, **arguments}.get("obs_type") == "state":
-            raise ValueError(f"--image-size is for images, and {found.name} gives states: add --obs-type pixels")
+            raise ValueError(f"--image-size is given, and {found.name} observes states: add --obs-type pixels")
         return found, arguments
 
 

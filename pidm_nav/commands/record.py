@@ -1,4 +1,4 @@
-"""The commands for a person: record demonstrations, play a task or race an agent."""
+"""The commands `record` and `play`, for a person with a gamepad or keyboard."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from pidm_nav.video import check_video_name, require_display, require_pygame_ce,
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """Options that recording and playing have in common."""
+    """Options of both `record` and `play`."""
 
     task: str | None = None
-    """Task: four-room, zigzag, maze, multiroom, one of these with -3d, tour-3d, custom, or any Gymnasium id."""
+    """Task: four-room, zigzag, maze, multiroom (in 3D with -3d), tour-3d, custom with --layout, or a Gymnasium id."""
     controller: str | None = None
-    """What to play with: keyboard, or a gamepad's number or part of its name; by default whichever is used."""
+    """Controller: keyboard, or the number or part of the name of a gamepad. Default: whichever is used."""
     mapping: Path | None = None
-    """JSON file that says what sticks, buttons and keys mean; record --write-mapping makes one to edit."""
+    """JSON file with the mapping of sticks, buttons and keys; see record --write-mapping. Default: built in."""
     countdown: float = 0.0
-    """Seconds after which each episode begins by itself; with 0 it waits for your first input."""
+    """Seconds until each episode begins; 0 waits for your first input."""
     fps: float | None = None
-    """Steps per second; by default 30, and in 3D the game's own speed."""
+    """Steps per second. Default: 30, and the game's speed in 3D."""
     seed: int = DEMONSTRATIONS.start
-    """Seed of the first episode; later episodes count up."""
+    """Seed of the first episode; episode i has seed + i."""
     size: int | None = None
-    """Side of the world on the screen in pixels; by default it fits the desktop."""
+    """Side of the world on the screen in pixels. Default: fits the desktop."""
     env: EnvArguments = field(default_factory=EnvOptions)
 
     def rules(self, task: Task, episodes: int | None, only_success: bool = False) -> Rules:
-        """Return the rules of a session."""
+        """Return the rules of the session."""
         return Rules(episodes, self.seed, only_success, self.countdown, task.fps if self.fps is None else self.fps)
 
     def controls(self) -> Controls:
-        """Return what sticks, buttons and keys mean."""
+        """Return the mapping of sticks, buttons and keys."""
         return Controls() if self.mapping is None else read_controls(self.mapping)
 
     def play(self, session: Session, controls: Controls, subtitle: str) -> str:
-        """Let the person play a session, and return the frame rate achieved."""
-        require_display("let an expert make demonstrations with pidm-nav collect")
+        """Run a session in a window, and return a report of its frame rate."""
+        require_display("collect demonstrations of an expert with pidm-nav collect")
         from pidm_nav.demos.recorder import loop, screen
         from pidm_nav.demos.recorder.devices import Inputs
 
@@ -62,32 +62,32 @@ class PlayOptions:
 
 @dataclass(frozen=True)
 class Record(PlayOptions):
-    """Record demonstrations with a gamepad or the keyboard; an existing file is added to.
+    """Record demonstrations with a gamepad or the keyboard; episodes are appended to an existing file.
 
     Example: pidm-nav record --task maze --episodes 10 --out my_demos.npz
     """
 
     episodes: int = 10
-    """Number of episodes to record now, in addition to those that the file has."""
+    """Number of episodes to record now."""
     out: Path | None = None
-    """The .npz file to record to; by default TASK-human.npz."""
+    """File to record to, .npz. Default: TASK-human.npz."""
     only_success: bool = False
     """Keep only episodes that reach all goals."""
     video: Path | None = None
-    """Also draw each episode: clip.mp4 (or .gif) gives clip-1.mp4, clip-2.mp4 and so on."""
+    """Videos to write, one per episode: clip.mp4 (or .gif) gives clip-1.mp4, clip-2.mp4 and so on. Default: none."""
     list_controllers: bool = False
-    """List the gamepads and stop."""
+    """List the gamepads and exit."""
     write_mapping: Path | None = None
-    """Write the default mapping of sticks, buttons and keys to this file, to be edited, and stop."""
+    """JSON file to write the default mapping of sticks, buttons and keys to, and exit. Default: none."""
 
     def run(self) -> None:
-        """Record the episodes, and print where they are."""
+        """Record the episodes, or list controllers, or write the mapping."""
         mapping = self.write_mapping
         if mapping is not None:
             if mapping.exists():
                 raise FileExistsError(f"'{mapping}' exists: choose another name for the mapping")
             write_controls(mapping)
-            say(f"the default mapping is in {mapping}: edit it and give it as --mapping {mapping}")
+            say(f"the default mapping is in {mapping}: edit it, and use it with --mapping {mapping}")
             return
         controls = self.controls()
         if self.list_controllers:
@@ -110,10 +110,10 @@ class Record(PlayOptions):
             closing(Session(task, env_kwargs, rules, file)) as session,
         ):
             if self.video is not None and session.layout is None and session.person.rollout.observation.ndim < 4:
-                raise ValueError(f"episodes of {task.name} hold no pictures: leave --video out")
+                raise ValueError(f"episodes of {task.name} cannot be drawn: leave --video out")
             rate = self.play(session, controls, f"recording to {out.name}")
         if not len(file):
-            say(f"no episode was kept, so there is no {file.path}")
+            say(f"no episode was kept, so {file.path} was not written")
             return
         say(f"{counted(session.kept, 'episode')} recorded, {len(file)} in {file.path}\n{rate}")
         for number, episode in enumerate(file.added, start=file.num_before + 1):
@@ -123,26 +123,26 @@ class Record(PlayOptions):
                 say(f"episode {number} is drawn in {path}")
         if failed := file.num_failed:
             of = f"{failed} of {counted(len(file), 'episode')} failed"
-            say(f"{of}: PIDM leaves failed ones out, and BC learns from them up to their last goal")
-            say(f"pidm-nav demos edit {file.path} --keep successes --in-place removes them")
+            say(f"{of}: PIDM drops failed episodes, and BC trims them after the last reached goal")
+            say(f"to remove them: pidm-nav demos edit {file.path} --keep successes --in-place")
         if session.kept:
             say(f"next: pidm-nav train --demos {file.path}", style="bold")
 
 
 @dataclass(frozen=True)
 class Play(PlayOptions):
-    """Play a task yourself, or race an agent: same map, same noise, same number of steps per second.
+    """Play a task yourself, or race an agent; both have the same map, noise and steps per second.
 
-    Without --task, you play the one that the agent was trained on.
+    Without --task, the task is the agent's.
 
     Example: pidm-nav play --task maze
     """
 
     agent: str | None = None
-    """Rival: a folder that train wrote, maze/pidm or another agent of the package (`pidm-nav agents`), or an expert
-    (astar, human-like; in 3D scripted); by default you play alone."""
+    """Rival: folder of a trained agent, a pretrained agent such as maze/pidm, or an expert (astar, human-like; scripted
+    in 3D). Default: none."""
     rounds: int | None = None
-    """Number of rounds; by default until you quit."""
+    """Number of rounds. Default: until you quit."""
 
     def run(self) -> None:
         """Play the rounds, and print their results."""

@@ -20,29 +20,29 @@ PORTS = range(8400, 8420)
 
 @dataclass(frozen=True)
 class Studio:
-    """Record, train and watch in a browser; the machine itself needs no display.
+    """Record, train and watch agents in a browser; the machine needs no display.
 
-    Recordings and agents are files in --folder, which the other commands read too. The link holds a random token,
-    or the one in the environment variable PIDM_NAV_TOKEN, without which nobody can use the studio.
+    Recordings and agents are files in --folder, for all other commands. Access needs the link's token: a random one, or
+    that of the environment variable PIDM_NAV_TOKEN.
 
     Example: pidm-nav studio
     """
 
     folder: Path = Path()
-    """Folder to work in; by default the present one."""
+    """Folder of recordings and agents."""
     port: int | None = None
-    """Port to listen on; by default the first free one from 8400."""
+    """Port to listen on. Default: the first free one from 8400."""
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 lets other machines in that have the link."""
+    """Address to listen on; 0.0.0.0 admits other machines with the link."""
     browser: bool = True
-    """Open the page in a browser where there is one."""
+    """Open the page in a browser."""
 
     def run(self) -> None:
         """Serve the studio until Ctrl-C."""
         try:
             from pidm_nav.studio.server import serve
         except ImportError:
-            raise ImportError('the studio needs the extra: pip install "pidm-nav[studio]"') from None
+            raise ImportError('the studio needs more packages: pip install "pidm-nav[studio]"') from None
         writable_folder(self.folder, "--folder")
         port = self._free_port()
         token = os.environ.get("PIDM_NAV_TOKEN") or secrets.token_urlsafe(24)
@@ -51,12 +51,12 @@ class Studio:
         def ready(port: int) -> None:
             name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
             link = f"http://{f'[{name}]' if ':' in name else name}:{port}/?token={quote(token)}"
-            say(f"The studio is open, and works in {self.folder.resolve()}; Ctrl-C closes it.")
+            say(f"The studio is running in {self.folder.resolve()}; Ctrl-C stops it.")
             say(f"  {link}", style="bold")
             if not local:
                 say(
-                    f"It listens on {self.host}: everybody in your network who has the link can record, train and "
-                    "read the recordings in this folder, and the connection is not encrypted.",
+                    f"Anyone in your network with this link can record, train and read the recordings in this folder "
+                    f"(host {self.host}). The connection is not encrypted.",
                     style="yellow",
                 )
             if self.browser:
@@ -65,7 +65,7 @@ class Studio:
         serve(self.folder, self.host, port, token, ready)
 
     def _free_port(self) -> int:
-        """Return the port that was asked for, or the first free one."""
+        """Return the given port, or the first free one."""
         if self.port is not None and not 0 <= self.port < 65536:
             raise ValueError(f"--port is {self.port}: it must be between 0 and 65535")
         if not re.fullmatch(r"[\w.:%-]{1,253}", self.host):

@@ -1,4 +1,4 @@
-"""The command `train`, whose options are those of the chosen agent and of its training."""
+"""The command `train`; its options include those of the chosen agent and of training."""
 
 from __future__ import annotations
 
@@ -16,70 +16,69 @@ import tyro
 from pidm_nav.commands.config import options_of, write_config
 from pidm_nav.console import console, counted, say
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.experts.play import play
+from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.demos.failed import Failed
 from pidm_nav.demos.formats import load_demos
-from pidm_nav.seeds import play_seed
+from pidm_nav.seeds import random_play_seed
 from pidm_nav.tasks import PAPER_TASKS, find_task
 
-LITTLE_USE = 0.2  # a part of the actions' variance; an agent whose actions the future changes less hardly uses it
+LITTLE_USE = 0.2  # an agent with a smaller future_use barely uses the predicted future
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent on demonstrations; after a kill, rerun the command to resume.
+    """Train an agent on demonstrations; after an interruption, rerun the command to resume.
 
-    The options of the agent and of the training depend on --agent and --preset, whose values they default to.
+    Options of the agent and of training depend on --agent, and their defaults on --preset.
 
     Example: pidm-nav train --agent delta-pidm --task maze --demos maze/human-like --num-demos 5 --out runs/x
     """
 
     agent: str = "delta-pidm"
-    """Agent to train, by name; `pidm-nav agents` lists them."""
+    """Agent to train; `pidm-nav agents` lists them."""
     task: str | None = None
-    """Task to learn; by default the one of the demonstrations."""
+    """Task to learn. Default: that of the demonstrations."""
     demos: str | None = None
-    """File or folder of demonstrations; by default the task's human-like ones, which come with the package."""
+    """File, folder or name of demonstrations. Default: TASK/human-like."""
     num_demos: int | None = None
-    """Number of demonstrations to train on, drawn with --seed; by default all of them."""
+    """Number of demonstrations to train on, drawn with --seed. Default: all."""
     failed: Failed | None = None
-    """What to do with demonstrations that are known to fail: drop them, trim them after the last goal that they reach,
-    or keep them whole. Default: drop for PIDM and its variants, trim for other agents."""
+    """Treatment of failed demonstrations: drop, trim after the last reached goal, or keep. Default: drop for PIDM and
+    its variants, trim for other agents."""
     predictor_demos: str | None = None
-    """More demonstrations for PIDM's state predictor, which does not use their actions."""
+    """More demonstrations for PIDM's state predictor, used without actions. Default: none."""
     idm_demos: str | None = None
-    """More data, of any quality, for the inverse dynamics model; `random` collects random play for it."""
+    """More data, of any quality, for the inverse dynamics model, or random to collect random play. Default: none."""
     random_play_steps: int = 2000
-    """Number of transitions that `--idm-demos random` collects."""
+    """Number of transitions of random play."""
     preset: str | None = None
-    """Settings to start from: fast (seconds on a laptop), paper, or paper-fast (the paper's networks in fewer steps);
-    for images, pixels (train a CNN) or frozen (an encoder that is not trained). By default fast, or what the images
-    ask for."""
+    """Preset of settings: fast (seconds on a laptop), paper, or paper-fast (the paper's networks, fewer steps); for
+    images: pixels (train a CNN) or frozen (frozen encoder). Default: fast; for images pixels, or frozen with a frozen
+    encoder."""
     dagger: int = 0
-    """Rounds of DAgger, for bc and retrieval-bc: the agent plays as many episodes as there are demonstrations, an
-    expert says what it would have done, and the agent is trained again on everything. If it is killed, the same command
-    makes the rounds again with the same result, and resumes the last training."""
+    """Rounds of DAgger, for bc and retrieval-bc: in each, an expert labels the states that the agent visits, and the
+    agent is retrained."""
     dagger_expert: str | None = None
-    """Expert for --dagger; by default the task's first: astar in 2D (begin with --demos TASK/astar), scripted in 3D."""
+    """Expert for --dagger. Default: astar in 2D (use it with --demos TASK/astar), scripted in 3D."""
     eval_episodes: int | None = None
     """Number of rollouts in each of five evaluations during training. Shown with the loss; does not affect training.
-    Default: 10 in 2D tasks with states, which takes one to two seconds in all, and 0 otherwise."""
+    Default: 10 in 2D tasks with states, 0 otherwise."""
     device: str = "cpu"
-    """Device to train on: cpu, cuda, mps, or auto for a GPU where there is one."""
+    """Device: cpu, cuda, mps, or auto (a GPU if there is one)."""
     out: Path | None = None
-    """Folder for the agent; by default runs/TASK-AGENT-DEMOS-SEED."""
+    """Folder for the agent. Default: runs/TASK-AGENT-DEMOS-SEED."""
     force: bool = False
-    """Replace an agent that the folder holds."""
+    """Replace an agent in the folder."""
     wandb: str | None = None
-    """Project of Weights & Biases to log losses and scores to, where wandb is installed."""
+    """Project of Weights & Biases to log losses and scores to; needs wandb. Default: none."""
     config: Path | None = None
-    """YAML file of options, such as the run.yaml that each run writes; options on the command line override it."""
+    """YAML file of options, such as the run.yaml of an earlier run; the command line overrides it. Default: none."""
 
-    dataset: ClassVar[DemoDataset]  # loaded by `form`, which also adds the fields `model` and `training`
+    dataset: ClassVar[DemoDataset]  # set by `form`, which also adds the fields `model` and `training`
 
     @classmethod
     def form(cls, arguments: list[str]) -> type[Train]:
-        """Return the command with the options of the agent, preset and demonstrations that are asked for."""
+        """Return the command with the options of the chosen agent, preset and demonstrations."""
         from pidm_nav.agents.registry import KINDS, find_part, signatures
         from pidm_nav.agents.train import choose_preset
 
@@ -88,19 +87,19 @@ class Train:
         try:
             with redirect_stderr(io.StringIO()):
                 chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
-        except SystemExit:  # what is wrong with the arguments is told when all of them are parsed
+        except SystemExit:  # the error is shown when all arguments are parsed
             chosen, helping = Choice(), True
-        find_part("agent", chosen.agent)  # an unknown one is refused before anything else
+        find_part("agent", chosen.agent)  # raises ValueError before anything is loaded
         demos = chosen.demos
         if demos is None and chosen.task is not None and find_task(chosen.task).name in PAPER_TASKS:
             demos = f"{find_task(chosen.task).name}/human-like"
         if demos is None and helping:
             demos = "maze/human-like"
         if demos is None:
-            lacking = f"the package has no demonstrations of {chosen.task}" if chosen.task else "nothing to learn from"
-            raise ValueError(f"{lacking}: give --demos, a file that `pidm-nav record` or `pidm-nav collect` wrote")
+            lacking = f"the package has no demonstrations of {chosen.task}" if chosen.task else "no task is given"
+            raise ValueError(f"{lacking}: give --demos, such as a file of `pidm-nav record` or `pidm-nav collect`")
         dataset = load_demos(demos)
-        given: dict[str, Any] = {"frames": chosen.frames, "steps": chosen.steps}  # what other defaults depend on
+        given: dict[str, Any] = {"frames": chosen.frames, "steps": chosen.steps}  # other defaults depend on these
         settings = {name: value for name, value in given.items() if value is not None}
         preset = choose_preset(chosen.agent, dataset, chosen.preset, **settings)
         unprefixed: Any = tyro.conf.OmitArgPrefixes
@@ -111,7 +110,7 @@ class Train:
         return make_dataclass(cls.__name__, added, bases=(cls,), namespace=namespace, frozen=True)
 
     def run(self) -> None:
-        """Train the agent and say where it is."""
+        """Train the agent."""
         from pidm_nav.agents.config import Preset
         from pidm_nav.agents.dagger import dagger
         from pidm_nav.agents.journal import WandbLog, import_wandb
@@ -126,8 +125,10 @@ class Train:
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         more: Any = {"failed": self.failed}
         if self.idm_demos == "random":
-            first = play_seed(seed, self.random_play_steps)
-            more["idm_data"] = played = play(dataset.task, self.random_play_steps, first, **dataset.env_kwargs)
+            first = random_play_seed(seed, self.random_play_steps)
+            more["idm_data"] = played = collect_random_play(
+                dataset.task, self.random_play_steps, first, **dataset.env_kwargs
+            )
             say(f"collected {played.num_steps:,} transitions of random play in {counted(len(played), 'episode')}")
         files = {"predictor_data": self.predictor_demos, "idm_data": self.idm_demos}
         more |= {name: load_demos(file) for name, file in files.items() if file is not None and name not in more}
@@ -142,9 +143,9 @@ class Train:
             log = WandbLog(self.wandb, options_of(self))
             more["on_log"] = partial(log, folder.name)
         if not self.dagger and self.dagger_expert is not None:
-            raise ValueError("--dagger-expert is for DAgger: add --dagger with the number of rounds, or leave it out")
+            raise ValueError("--dagger-expert is given without --dagger: add --dagger with the number of rounds")
         if console().is_terminal:
-            say("Ctrl-C stops the training; the same command resumes it.", style="dim")
+            say("Ctrl-C stops training; rerun the command to resume.", style="dim")
         try:
             if self.dagger:
                 agent = dagger(self.agent, dataset, self.dagger, self.dagger_expert, **more)
@@ -153,11 +154,11 @@ class Train:
         except KeyboardInterrupt:
             saved = any((place / STATE_FILE).exists() for place in (folder, folder / UNFINISHED))
             every = counted(settings.training.save_every, "step")
-            say(f"rerun the command to {'resume' if saved else f'begin anew: nothing is saved before {every}'}")
+            say(f"rerun the command to {'resume' if saved else f'start over: nothing is saved before {every}'}")
             raise
         seconds = time.perf_counter() - began
         write_config(self, folder)
-        if log is not None:  # otherwise W&B calls the run failed
+        if log is not None:  # otherwise W&B marks the run as failed
             log.close()
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")
@@ -171,7 +172,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Choice(Train):
-    """The command with those options of agents and trainings that other defaults depend on."""
+    """The command with the options of the agent and of training that other defaults depend on."""
 
     frames: str | None = None
     steps: int | None = None

@@ -1,9 +1,9 @@
-"""Performance curves of a sweep: scores over seeds and checkpoints, their means, spreads and intervals.
+"""Performance curves of a sweep: scores over seeds and checkpoints, with means, standard deviations and intervals.
 
 Terms:
-    score        goal ratio (or return) of one trained agent at one checkpoint, averaged over its episodes
+    score        mean goal ratio (or return) of one trained agent at one checkpoint
     curve        mean score over seeds against the number of demonstrations
-    best         the checkpoint whose mean over seeds is highest, for each task, agent and number of demonstrations
+    best         checkpoint with the highest mean over seeds, per task, agent and number of demonstrations
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ class Curve:
 
     @property
     def is_share(self) -> bool:
-        """Whether scores are shares of goals or successes; returns are not, and have no share of a maximum."""
+        """Whether scores are fractions of goals or successes, not returns."""
         return self.metric != "return"
 
     @property
     def checkpoints(self) -> int:
-        """How often each agent was evaluated."""
+        """Number of evaluations of each agent."""
         return int(self.scores.shape[2])
 
     def last(self) -> Curve:
-        """Return the same curve at the end of training, without the checkpoints before it."""
+        """Return the curve at the end of training only."""
         return replace(self, scores=self.scores[:, :, -1:])
 
     @cached_property
     def best(self) -> NDArray[np.int64]:
-        """Index (sizes,) of the checkpoint with the highest mean over seeds; -1 where there is none."""
+        """Index (sizes,) of the checkpoint with the highest mean over seeds; -1 without scores."""
         means = _known(np.nanmean, self.scores, axis=1)
         index = np.where(np.isnan(means), -np.inf, means).argmax(axis=1)
         return np.where(np.isnan(means).all(axis=1), -1, index)
@@ -80,7 +80,7 @@ class Curve:
 
     @cached_property
     def mean(self) -> Floats:
-        """Mean over seeds (sizes,) at the best checkpoint; nan where no seed was run."""
+        """Mean over seeds (sizes,) at the best checkpoint; nan without scores."""
         return _known(np.nanmean, self.seed_scores, axis=1)
 
     @cached_property
@@ -91,7 +91,7 @@ class Curve:
     def bootstrap(self, seeds: NDArray[np.int64]) -> Floats:
         """Return means (R, sizes) over resampled seeds (R, N); the best checkpoint is chosen again each time."""
         names, index = np.unique(seeds, return_inverse=True)
-        row = {seed: row for row, seed in enumerate(self.seeds)}  # a seed that this curve lacks is a row of nan
+        row = {seed: row for row, seed in enumerate(self.seeds)}  # missing seeds are rows of nan
         rows = np.array([row.get(name, len(row)) for name in names.tolist()])[index].reshape(seeds.shape)
         known = np.append(self.scores, np.full((len(self.sizes), 1, self.checkpoints), np.nan), axis=1)
         drawn = (scores[rows] for scores in known)  # (R, N, checkpoints) each
@@ -99,25 +99,25 @@ class Curve:
 
 
 def _known(statistic: Callable[..., Floats], values: Floats, axis: int, **options: int) -> Floats:
-    """Apply one of NumPy's nan-functions; where every value is missing, the result is nan without a warning."""
+    """Apply one of NumPy's nan-functions without warnings about missing values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return statistic(values, axis=axis, **options)
 
 
 def score_name(curves: Iterable[Curve]) -> str:
-    """Return what the curves' scores are, as tables and figures call it."""
+    """Return the name of the curves' scores in tables and figures."""
     metrics = {curve.metric for curve in curves}
     return metrics.pop() if len(metrics) == 1 else "score"
 
 
 def score_text(mean: float, std: float) -> str:
-    """Return a mean with its standard deviation, if that is known, as tables and figures show it."""
+    """Return a mean with its standard deviation, if known, as text."""
     return f"{mean:.2f}" if np.isnan(std) else f"{mean:.2f} ± {std:.2f}"
 
 
 def all_sizes(curves: Iterable[Curve]) -> list[int]:
-    """Return every number of demonstrations that some curve has a score for, in order."""
+    """Return all numbers of demonstrations of the curves, sorted."""
     return sorted({size for curve in curves for size in curve.sizes})
 
 

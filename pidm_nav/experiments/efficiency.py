@@ -1,14 +1,14 @@
-"""How many demonstrations does each agent need? The paper's efficiency ratios, as pure functions of curves.
+"""The paper's efficiency ratios: how many times more demonstrations one agent needs than another.
 
 Definitions, after the paper's Section 5:
 
     maximum      "the task's maximum performance": the highest point of any curve of that task
     n(A, c)      the smallest measured number of demonstrations at which A's curve reaches c * maximum
-    eta(c)       n(baseline, c) / n(agent, c): how many times more demonstrations the baseline needs
+    eta(c)       n(baseline, c) / n(agent, c)
 
-The paper's ratios (1.33 = 40/30, 2.5 = 5/2) show that n(A, c) is one of the measured sizes, not interpolated.
-A curve that falls again later has still reached the level. Curves count at their best checkpoint; pass
-`curve.last()` for the end of training.
+The paper's ratios (1.33 = 40/30, 2.5 = 5/2) show that n(A, c) is one of the measured sizes, not interpolated. A curve
+that falls later has still reached the level. Curves are at their best checkpoint; pass `curve.last()` for the end of
+training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pidm_nav.experiments.curves import Curve
 from pidm_nav.statistics import REPETITIONS, Floats, estimate_mean, percentile_interval
 
 Side = tuple[str, str]
-"""One side of a ratio: an agent and where its demonstrations come from, such as ("pidm", "human")."""
+"""One side of a ratio: an agent and the source of its demonstrations, such as ("pidm", "human")."""
 Bound = Literal["=", ">", "<", "?"]
 BOUNDS: dict[tuple[bool, bool], Bound] = {  # by whether the agent and the baseline reach the level
     (True, True): "=",
@@ -33,12 +33,12 @@ BOUNDS: dict[tuple[bool, bool], Bound] = {  # by whether the agent and the basel
     (False, False): "?",
 }
 EFFICIENCY_LEVELS = (0.80, 0.90, 0.95)
-# Means of seeds carry rounding errors; without this a curve at exactly 90% could miss the 90% level.
+# of rounding errors: a curve at exactly 90% must not miss the 90% level
 TOLERANCE = 1e-9
 
 
 def task_maximum(curves: Sequence[Curve]) -> float:
-    """Return the maximum performance of these curves' task: the highest mean over seeds of any, at any size."""
+    """Return the maximum performance of a task: the highest mean over seeds of its curves."""
     return float(np.fmax.reduce(np.concatenate([curve.mean for curve in curves])))
 
 
@@ -65,17 +65,17 @@ class EfficiencyRatio:
     # (repetitions,): inf where the baseline, 0 where the agent, nan where neither reached the level
     replicates: Floats = field(repr=False)
     seeds: int  # number of seeds
-    # what a ratio is known to be below if the agent never reached the level, and above if the baseline never did
+    # upper bound of a ratio if the agent never reaches the level, lower bound if the baseline never does
     limits: tuple[float, float]
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% bootstrap interval over seeds; 0 and inf where one side does not reach the level."""
+        """95% bootstrap interval over seeds; 0 or inf if one side does not reach the level."""
         return percentile_interval(self.replicates, self.seeds)
 
     @property
     def undefined(self) -> float:
-        """The fraction of replicates in which neither side reached the level, which the interval leaves out."""
+        """Fraction of replicates in which neither side reaches the level, without which the interval is computed."""
         return float(np.isnan(self.replicates).mean())
 
     def __str__(self) -> str:
@@ -88,25 +88,25 @@ def efficiency_ratio(
 ) -> EfficiencyRatio:
     """Return eta(level) with its bootstrap replicates.
 
-    Whole seeds are drawn, the same for all curves and sizes: what shares demonstrations and weights stays together.
+    Seeds are resampled, the same for all curves and sizes, as scores of one seed share demonstrations and weights.
 
     Args:
-        agent: the curve whose number of demonstrations divides.
-        baseline: the curve whose number of demonstrations is divided.
-        level: the fraction c of the maximum to reach.
-        rng: draws the bootstrap's seeds.
+        agent: curve of the agent.
+        baseline: curve of the baseline.
+        level: fraction c of the maximum to reach.
+        rng: random generator of the bootstrap.
         peers: further curves of the task that count for its maximum.
     """
     curves = list({id(curve): curve for curve in (agent, baseline, *peers)}.values())
     seeds = sorted({seed for curve in curves for seed in curve.seeds})
     draws = np.array(seeds)[rng.integers(len(seeds), size=(REPETITIONS, len(seeds)))]
-    means = {id(c): np.vstack([c.mean, c.bootstrap(draws)]) for c in curves}  # first what was measured
+    means = {id(c): np.vstack([c.mean, c.bootstrap(draws)]) for c in curves}  # the first row is the data's
     tops = level * np.fmax.reduce(np.concatenate(list(means.values()), axis=1), axis=1)
     needed = np.array([demos_needed(c.sizes, means[id(c)], tops) for c in (agent, baseline)])
     never = np.isnan(needed)
     replicates = np.select([never.all(axis=0), *never[::-1]], [np.nan, np.inf, 0.0], needed[1] / needed[0])
     (below, above), bound = needed[:, 0], BOUNDS[not never[0, 0], not never[1, 0]]
-    # a side that never reaches the level needs more than its largest measured size: that is the bound
+    # a side that never reaches the level needs more than its largest measured size, which gives a bound
     least, most = (c.sizes[-1] if np.isnan(n) else n for c, n in ((agent, below), (baseline, above)))
     value = np.nan if bound == "?" else most / least
     limits = most / agent.sizes[-1], baseline.sizes[-1] / least
@@ -116,7 +116,7 @@ def efficiency_ratio(
 
 
 def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
-    """Return the paper's average over tasks: the arithmetic mean, which is a bound as soon as one ratio is."""
+    """Return the paper's average over tasks: the arithmetic mean, which is a bound if one ratio is."""
     bounds = {ratio.bound for ratio in ratios} - {"="}
     bound: Bound = "=" if not bounds else bounds.pop() if len(bounds) == 1 else "?"
     value = np.nan if bound == "?" else float(np.mean([ratio.value for ratio in ratios]))
@@ -128,7 +128,7 @@ def average_ratio(ratios: Sequence[EfficiencyRatio]) -> EfficiencyRatio:
 
 
 def paired(curves: Sequence[Curve], agent: Side, baseline: Side) -> dict[str, tuple[Curve, Curve]]:
-    """Return the curves of both sides for every task that has both."""
+    """Return the curves of both sides for each task with both."""
     named = {(c.task, c.agent, c.demos_from): c for c in curves}
     tasks = [task for task, *who in named if tuple(who) == agent and (task, *baseline) in named]
     return {task: (named[(task, *agent)], named[(task, *baseline)]) for task in tasks}
@@ -137,12 +137,12 @@ def paired(curves: Sequence[Curve], agent: Side, baseline: Side) -> dict[str, tu
 def efficiency_table(
     curves: Sequence[Curve], agent: Side, baseline: Side, *, rng: np.random.Generator
 ) -> list[EfficiencyRatio]:
-    """Return, for each level, the ratios of every task that has both curves, then their average.
+    """Return, for each level, the ratios of all tasks with both curves, and their average.
 
-    All curves on the demonstrations of either side count for the task's maximum.
+    All curves with the demonstrations of either side count for the task's maximum.
     """
     table = []
-    state = int(rng.integers(2**63))  # the same seeds are drawn for every task, as jobs of a seed share its luck
+    state = int(rng.integers(2**63))  # all tasks resample the same seeds, as jobs of a seed share its randomness
     pairs = paired(curves, agent, baseline)
     for level in EFFICIENCY_LEVELS if pairs else ():
         ratios = []

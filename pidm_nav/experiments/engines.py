@@ -1,7 +1,7 @@
-"""Engines: many independent jobs on this machine's cores (joblib's processes) or on a Ray cluster.
+"""Engines that run independent jobs in processes on this machine (joblib) or on a Ray cluster.
 
-An engine takes a function and jobs, and yields each job with what the function returned, in the order they
-end. A job whose worker process dies is tried again; one that raises is not, as it would raise again.
+An engine takes a function and jobs, and yields each finished job with its outcome. A job whose worker process dies is
+retried; a job that raises an exception is not.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from pidm_nav.console import printable
 from pidm_nav.plugins import PLUGINS_VARIABLE
 
 Work = TypeVar("Work")
-Outcome = dict[str, Any]  # what the function returned, or {"error": ..., "traceback": ...}
+Outcome = dict[str, Any]  # of the function, or {"error": ..., "traceback": ...}
 Outcomes = Generator[tuple[Work, Outcome], None, None]  # closing it ends the workers
 Runner = Callable[[Callable[[Work], Outcome], Sequence[Work]], Outcomes[Work]]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-RETRIES = 3  # how often a job whose Ray worker died is tried again
+RETRIES = 3  # of a job whose Ray worker died
 
 
 def _share_plugins(cloudpickle: Any) -> None:
-    """Send classes of plugin files to workers as they are: workers cannot import them by name."""
+    """Pickle classes of plugin files by value, as workers cannot import them by name."""
     for name, module in list(sys.modules.items()):
         if name.startswith("pidm_nav_plugin_"):
             cloudpickle.register_pickle_by_value(module)
 
 
 def attempt(function: Callable[[Work], Outcome], job: Work) -> Outcome:
-    """Return what the function returns, or its error as an outcome."""
+    """Return the function's outcome, or its error as an outcome."""
     try:
         return function(job)
     except (Exception, SystemExit) as error:
-        told = "".join(traceback.format_exception_only(error)).strip()
-        return {"error": printable(told), "traceback": printable(traceback.format_exc())}
+        message = "".join(traceback.format_exception_only(error)).strip()
+        return {"error": printable(message), "traceback": printable(traceback.format_exc())}
 
 
 def run_local(function: Callable[[Work], Outcome], jobs: Sequence[Work], workers: int | None = None) -> Outcomes[Work]:
-    """Run jobs in processes that are started once, each with one thread.
+    """Run jobs in persistent processes on this machine, each with one thread.
 
-    When a process dies, nothing says which job did it, nor whether the others had begun: all that ran are tried
-    again at the end, one at a time, and one that dies twice when alone is to blame.
+    When a process dies, the job that caused it is unknown. So all running jobs are retried at the end, one at a time; a
+    job that dies twice alone fails.
     """
     import joblib
     from joblib.externals.loky import get_reusable_executor
 
     try:
         from joblib.externals import cloudpickle
-    except ImportError:  # joblib 1.6 no longer brings its own
+    except ImportError:  # joblib 1.6 no longer vendors it
         import cloudpickle
     _share_plugins(cloudpickle)
     together = min(workers or joblib.cpu_count(), len(jobs))
@@ -83,16 +83,16 @@ def run_local(function: Callable[[Work], Outcome], jobs: Sequence[Work], workers
             jobs = list(crashed.values())
         for future, job in crashed.items():
             reason = str(future.exception()).strip().partition("\n")[0]
-            yield job, {"error": printable(f"the worker process died again and again ({reason})")}
+            yield job, {"error": printable(f"the worker process died repeatedly ({reason})")}
     finally:
         if executor is not None:
             if running:
-                _see_handed_over(executor)
+                _wait_for_hand_over(executor)
             executor.shutdown(wait=True, kill_workers=bool(running))
 
 
-def _see_handed_over(executor: Any) -> None:
-    """Wait until the processes have received every job: killing them earlier breaks loky's own thread."""
+def _wait_for_hand_over(executor: Any) -> None:
+    """Wait until the processes have received all jobs; killing them earlier breaks loky's thread."""
     with contextlib.suppress(BrokenProcessPool):
         last = executor.submit(int)
         while not (last.running() or last.done()):
@@ -100,7 +100,7 @@ def _see_handed_over(executor: Any) -> None:
 
 
 def _begin_worker(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone: a killed sweep must not keep the cores busy."""
+    """Ignore Ctrl-C, which the parent handles, and exit when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -112,9 +112,9 @@ def _begin_worker(parent: int) -> None:
 
 
 def require_ray() -> None:
-    """Refuse to go on without Ray, and say how to install it."""
+    """Raise ModuleNotFoundError unless Ray is installed."""
     if importlib.util.find_spec("ray") is None:
-        raise ModuleNotFoundError("the engine ray is not installed: pip install 'pidm-nav[cluster]'")
+        raise ModuleNotFoundError("Ray is not installed: pip install 'pidm-nav[cluster]'")
 
 
 def run_ray(
@@ -129,14 +129,14 @@ def run_ray(
     """Run jobs as Ray tasks.
 
     Args:
-        function: what to run; the package must be installed on every machine of the cluster.
-        jobs: its arguments.
-        workers: number of CPU cores of a local Ray; a running cluster has its own number.
-        address: address of the cluster; "auto" for the one that runs on this machine or else a new local one, and
-            "local" for a new local one.
-        cpus_per_job: number of CPU cores that a job reserves.
-        gpus_per_job: number of GPUs, or share of one, that a job reserves; Ray shows it no others.
-        runtime_env: what Ray sets up on the machines of the cluster, such as {"working_dir": "."} for your own modules.
+        function: function to run; the package must be installed on all machines of the cluster.
+        jobs: arguments of the function.
+        workers: number of CPU cores of a new local Ray.
+        address: address of the cluster; "auto" for the one on this machine or else a new local one, "local" for a new
+            local one.
+        cpus_per_job: CPU cores that a job reserves.
+        gpus_per_job: GPUs, or fraction of one, that a job reserves and sees.
+        runtime_env: Ray's runtime environment, such as {"working_dir": "."} for your own modules.
     """
     require_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -151,7 +151,7 @@ def run_ray(
         resources: Any = ray.cluster_resources
         waiting, running = deque(jobs), dict[Any, Work]()
         while waiting or running:
-            # a little more than fits keeps workers busy; asked again each time, as machines come and go
+            # one more than fits keeps workers busy; resources change as machines join and leave
             slots = int(resources().get("CPU", 1) / cpus_per_job) + 1
             if gpus_per_job:
                 slots = min(slots, int(resources().get("GPU", 0) / gpus_per_job) + 1)
@@ -185,9 +185,9 @@ def _connect(address: str, workers: int | None, cpus_per_job: float, runtime_env
             return
         except ConnectionError:
             if address != "auto":
-                raise OSError(f"no Ray cluster answers at '{address}': start one with `ray start --head`") from None
+                raise OSError(f"there is no Ray cluster at '{address}': start one with `ray start --head`") from None
     ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
     resources: Any = ray.cluster_resources
     own = resources().get("CPU", 0)
-    if cpus_per_job > own:  # Ray would wait for a machine that is large enough
-        raise ValueError(f"a job reserves {cpus_per_job:g} CPU cores, but Ray has {own:g} here: reserve fewer")
+    if cpus_per_job > own:  # otherwise Ray waits forever
+        raise ValueError(f"cpus_per_job is {cpus_per_job:g}, and Ray has {own:g} CPU cores here: reserve fewer")

@@ -1,17 +1,17 @@
-"""The paper's own numbers, to be shown beside ours: its tables as data, in the order of the paper's four tasks."""
+"""The paper's tables as data, in the order of its four tasks."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-Row = tuple[float, ...]  # four room, zigzag, maze, multiroom, and their average where the paper prints one
+Row = tuple[float, ...]  # four room, zigzag, maze, multiroom, and their average if the paper has one
 HUMAN, ASTAR = "human", "astar"
 
 
 class PaperTable(NamedTuple):
-    """Efficiency ratios of one agent and kind of demonstrations over another's, as printed."""
+    """Efficiency ratios of one side over another, as printed in the paper."""
 
-    name: str  # where the paper prints it
+    name: str  # in the paper
     ratios: dict[float, Row]  # level c -> eta(c) per task and on average
 
 
@@ -22,7 +22,7 @@ MAXIMUM: dict[tuple[str, str], Row] = {
     ("pidm", ASTAR): (1.00, 0.99, 0.99, 1.00),
 }
 
-# ((agent, demos_from), (baseline, demos_from)) -> what the paper prints for agent over baseline
+# ((agent, demos_from), (baseline, demos_from)) -> ratios of agent over baseline
 TABLES: dict[tuple[tuple[str, str], tuple[str, str]], PaperTable] = {
     (("pidm", HUMAN), ("bc", HUMAN)): PaperTable(
         "Table 1",

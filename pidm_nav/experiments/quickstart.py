@@ -1,11 +1,11 @@
-"""The quickstart: a small sweep of BC, PIDM and PIDM without its pull on one task, its report, and a film of them.
+"""The quickstart: a small sweep of BC, PIDM and PIDM without its pull on one task, with a report and an animation.
 
 quickstart/
   index.html, report.md, figures/, tables/   the report
   bc-and-pidm.gif                            the typical episode (see `typical_pair`), the agents side by side
   traces.png                                 the demonstrations on the map, written first
-  sweeps/human-like, sweeps/astar            the sweeps' folders: a quickstart that was stopped goes on from there
-  sweeps/agents/maze_pidm_5_0, ...           every agent that was trained on human-like demonstrations
+  sweeps/human-like, sweeps/astar            folders of the sweeps, from which an interrupted quickstart resumes
+  sweeps/agents/maze_pidm_5_0, ...           agents trained on human-like demonstrations
   quickstart.json                            settings
 """
 
@@ -43,28 +43,28 @@ from pidm_nav.video import write_video
 MARK = "quickstart.json"
 GIF = "bc-and-pidm.gif"
 AGENTS = ("bc", "pidm")  # trained on each kind of demonstrations
-TWIN = "pidm-no-pull"  # the PIDMs trained on human-like demonstrations, each with its pull taken away
+TWIN = "pidm-no-pull"  # the trained PIDMs, evaluated without their pull
 KINDS = ("human-like", "astar")
 PANE = 300  # pixels of each agent's picture
 EVERY = 2  # steps per frame of the animation
-PAUSE = 24  # frames for which its end stays
-ENOUGH = 100  # gradient steps; a shorter trial run has learned nothing
+PAUSE = 24  # frames of the animation's end
+ENOUGH = 100  # gradient steps; shorter runs are smoke tests
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the quickstart runs. Task, sizes and seeds were fixed before the first result was seen."""
+class QuickstartPlan:
+    """Size of the quickstart; task, sizes and seeds were fixed before the first result."""
 
     task: str = "maze"  # where the paper's gain is largest (its Table 1)
     num_demos: tuple[int, ...] = (1, 2, 5)  # human-like demonstrations to train on
     astar_num_demos: tuple[int, ...] = (5,)
-    seeds: int = 3  # number of training seeds: they draw the demonstrations, the weights and the batches
-    steps: int = 1500  # gradient steps of every training, as in both presets
-    episodes: int = 50  # number of episodes per evaluation, the same for all
+    seeds: int = 3  # number of training seeds
+    steps: int = 1500  # gradient steps of each training run
+    episodes: int = 50  # number of episodes per evaluation, the same for all agents
 
     @property
     def work(self) -> int:
-        """The number of agents to train or to change."""
+        """Number of agents to train or to change."""
         kinds = len(AGENTS) * (len(self.num_demos) + len(self.astar_num_demos)) + len(self.num_demos)
         return kinds * self.seeds
 
@@ -84,41 +84,41 @@ class Plan:
         )
 
     def twins(self, out: Path) -> Sweep:
-        """Return the sweep of the trained PIDMs without pull, which trains nothing."""
+        """Return the sweep of the trained PIDMs without pull, which only evaluates."""
         recipe = Recipe("pidm", adapt=without_pull, trained_as="pidm")
         return replace(self.sweep("human-like", out), agents=(TWIN,), recipes={TWIN: recipe})
 
 
 def without_pull(agent: Any) -> None:
-    """Let the predictor add the demonstration's change to the agent's own state, so that nothing leads back."""
+    """Remove the pull: the predictor then adds the demonstration's change to the agent's state."""
     agent.predictor.pull = 0.0
 
 
-FAST = Plan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4)
-"""Too short to learn anything: for a look at what comes out."""
+FAST = QuickstartPlan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4)
+"""Smoke test with almost no training."""
 
 
 def check_folder(out: Path, force: bool) -> None:
-    """Refuse, before any work is done, a folder that holds something else or cannot be written to."""
+    """Raise an error for a folder that holds other files or cannot be written to."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"'{out}' is a file: choose another folder")
     writable_folder(out)
-    others = (path for path in out.iterdir() if not path.name.startswith(".quickstart."))  # of one that was killed
+    others = (path for path in out.iterdir() if not path.name.startswith(".quickstart."))  # locks of killed runs
     if not force and not (out / MARK).is_file() and any(others):
-        raise FileExistsError(f"'{out}' holds other things: choose another folder, or force=True to write among them")
+        raise FileExistsError(f"'{out}' holds other files: choose another folder, or force=True to keep them")
 
 
-def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> Report:
-    """Train, evaluate, draw and write everything; resumes a stopped run."""
+def run(plan: QuickstartPlan, out: Path, advance: Advance, workers: int | None = None) -> Report:
+    """Train, evaluate, draw and write everything; an interrupted run is resumed."""
     settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
-    if (out / MARK).is_file() and read_json(out / MARK, "delete it to begin anew") != settings:
-        shutil.rmtree(out / "sweeps", ignore_errors=True)  # what a quickstart with other settings made
+    if (out / MARK).is_file() and read_json(out / MARK, "delete it to start over") != settings:
+        shutil.rmtree(out / "sweeps", ignore_errors=True)  # of a quickstart with other settings
     write_json(out / MARK, settings, indent=1)
     demos = {demonstrator_title(kind): load_demos(f"{plan.task}/{kind}") for kind in KINDS}
     figure = plot_traces(demos)
     figure.set_dpi(160)
     save_figure(figure, out / "traces.png")
-    say(f"what they learn from: open {out / 'traces.png'}")
+    say(f"demonstrations: {out / 'traces.png'}")
 
     def tell(result: JobResult) -> None:
         if result.error is not None:
@@ -141,19 +141,19 @@ def run(plan: Plan, out: Path, advance: Advance, workers: int | None = None) -> 
 
 
 def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
-    """Return the seed's index and the episode to show: the middle one by PIDM's lead in goals, not a chosen one.
+    """Return the index of the seed and the episode to show: the median by PIDM's lead in goals.
 
     Args:
-        bc: (seeds, episodes) goals reached.
-        pidm: the same for PIDM in the same episodes; they break ties of the lead.
+        bc: (seeds, episodes) goals reached by BC.
+        pidm: (seeds, episodes) goals reached by PIDM, which break ties of the lead.
     """
     order = np.lexsort((pidm.ravel(), (pidm - bc).ravel()))
     index, number = divmod(int(order[len(order) // 2]), bc.shape[1])
     return index, number
 
 
-def _animate(plan: Plan, out: Path) -> str:
-    """Draw the agents, after the middle number of demonstrations, in the typical episode, and say which it is."""
+def _animate(plan: QuickstartPlan, out: Path) -> str:
+    """Animate the agents of the middle number of demonstrations in the typical episode, and describe the episode."""
     from pidm_nav.agents import load_agent
 
     sweep, results = plan.sweep("human-like", out), read_results(out / "sweeps" / "human-like")[0]
@@ -168,7 +168,7 @@ def _animate(plan: Plan, out: Path) -> str:
     for cell in cells[seed]:
         job = sweep.job(cell)
         if job.keep is None or not (job.keep / TRAINED_WITH).is_file():
-            run_job(job)  # somebody has removed it
+            run_job(job)  # the agent was deleted
         agent = load_agent(str(job.keep))
         shown[agent_title(cell.agent)] = evaluate(agent, plan.task, plan.episodes, TEST.start)
     without_pull(agent)
@@ -183,7 +183,7 @@ def _animate(plan: Plan, out: Path) -> str:
 
 
 def headline(curves: Sequence[Curve], steps: int) -> str:
-    """Say what came out, whoever is ahead, on either kind of demonstrations."""
+    """Return the result in a sentence, whoever is ahead."""
     last = {(curve.demos_from, curve.agent): curve.mean[-1] for curve in curves}
     sizes = {curve.demos_from: curve.sizes[-1] for curve in curves}
     bc, pidm = (last["human-like", agent] for agent in AGENTS)
@@ -201,13 +201,13 @@ def headline(curves: Sequence[Curve], steps: int) -> str:
 
 
 def _wins(curves: Sequence[Curve]) -> tuple[int, int]:
-    """Count the pairs of trainings on human-like demonstrations, equal except for the agent: PIDM's wins, and all."""
+    """Return PIDM's wins and the number of pairs of training runs on the same human-like demonstrations."""
     named = {curve.agent: curve.seed_scores for curve in curves if curve.demos_from == "human-like"}
     return int((named["pidm"] > named["bc"]).sum()), named["pidm"].size
 
 
-def next_steps(plan: Plan, out: Path) -> dict[str, str]:
-    """Return what to do now, and the commands for it."""
+def next_steps(plan: QuickstartPlan, out: Path) -> dict[str, str]:
+    """Return commands to run next, by title."""
     agent = out / "sweeps" / "agents" / Cell(0, plan.task, plan.num_demos[-1], "pidm").name
     return {
         "Race the agent yourself": f"pidm-nav play --task {plan.task} --agent {agent}",
@@ -216,14 +216,14 @@ def next_steps(plan: Plan, out: Path) -> dict[str, str]:
             "pidm-nav train --agent pidm --demos my_demos.npz --out runs/mine\n"
             "pidm-nav evaluate runs/mine --video mine.mp4"
         ),
-        "Run the whole comparison, with the paper's numbers beside it": (
+        "Run the full comparison with the paper's numbers": (
             "pidm-nav sweep --tasks all --num-demos 1,5,20 --seeds 5 --out results\npidm-nav report results"
         ),
     }
 
 
-def _make_report(plan: Plan, animation: str, out: Path) -> Report:
-    """Make the report of both sweeps, with the animation first and what a reader needs to judge the numbers."""
+def _make_report(plan: QuickstartPlan, animation: str, out: Path) -> Report:
+    """Return the report of both sweeps, with the animation first."""
     report = make_report([out / "sweeps" / kind for kind in KINDS])
     task, (wins, pairs) = find_task(plan.task), _wins(report.curves)
     headlines = [
@@ -242,8 +242,8 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
     sections = [
         Section(
             "The same episode, three times",
-            "PIDM aims at what followed the nearest demonstrated state, which leads it back wherever it is. Without "
-            "this pull, the same PIDM repeats the demonstrated change from where it is, and drifts off.",
+            "PIDM steers toward the future of the nearest demonstrated state, which pulls it back. Without this "
+            "pull, the same PIDM repeats demonstrated changes from its own position, and drifts off.",
             pictures={"BC, PIDM, and the same PIDM without its pull.": out / GIF},
             panes=3,
         ),
@@ -254,7 +254,7 @@ def _make_report(plan: Plan, animation: str, out: Path) -> Report:
             tables=scores.folded,
             folded=[*ratios.tables, *ratios.folded],
         ),
-        Section("What they learned from", habits, pictures={"All demonstrations on the map.": out / "traces.png"}),
+        Section("Demonstrations", habits, pictures={"All demonstrations on the map.": out / "traces.png"}),
         Section("Next", commands=next_steps(plan, out)),
     ]
     facts = {

@@ -1,4 +1,4 @@
-"""Recipes: what a name in a sweep stands for, an agent with other settings or data, or a function of your own."""
+"""Recipes of sweeps: agents with other settings or data, or functions that make policies."""
 
 from __future__ import annotations
 
@@ -8,62 +8,71 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.experts.play import play
+from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.rollouts.rollout import Policy
-from pidm_nav.seeds import play_seed
+from pidm_nav.seeds import random_play_seed
 
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
     from pidm_nav.agents.config import Preset
 
 Score = Callable[[int, Policy], None]
-Make = Callable[[DemoDataset, int], Policy]  # the demonstrations and the seed of a job -> a policy
+Make = Callable[[DemoDataset, int], Policy]  # demonstrations and seed of a job -> policy
 
 
 def source_files(made: Any) -> tuple[str, ...]:
-    """Return the file that a class or function was written in, if there is one."""
+    """Return the source file of a class or function, if there is one."""
     file = getattr(sys.modules.get(getattr(made, "__module__", "")), "__file__", None)
     return () if file is None else (file,)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a sweep trains and evaluates what it knows by a name."""
+    """How a sweep trains and evaluates an agent."""
 
-    agent: str | type[Agent] = ""  # a registered name, or a class
-    options: Mapping[str, Any] = field(default_factory=dict)  # "{task}", "{demos}" and "{seed}" in texts are replaced
-    make: Make | None = None  # makes a policy by itself, in place of `train`
-    adapt: Callable[[Any], Policy | None] | None = None  # changes the trained agent, or returns what to evaluate
-    trained_as: str | None = None  # the name whose kept agent is evaluated instead of training one
-    preset: str | None = None  # the preset that the options change; by default the sweep's
-    play_steps: int = 0  # transitions of random play: for the inverse dynamics model, else as more demonstrations
-    drop_actions: bool = False  # whether demonstrations lose their actions, so that only play shows some
-    dagger: int = 0  # rounds in which an expert corrects what the agent does
+    agent: str | type[Agent] = ""
+    """Name or class of the agent."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that differ from the preset; "{task}", "{demos}" and "{seed}" in texts are replaced."""
+    make: Make | None = None
+    """Function that makes a policy instead of `train`."""
+    adapt: Callable[[Any], Policy | None] | None = None
+    """Function that changes the trained agent, or returns the policy to evaluate."""
+    trained_as: str | None = None
+    """Name of the recipe whose kept agent is evaluated instead of training one."""
+    preset: str | None = None
+    """Preset that the options change. Default: the sweep's."""
+    play_steps: int = 0
+    """Transitions of random play, for the inverse dynamics model or, without one, as more demonstrations."""
+    drop_actions: bool = False
+    """Drop the actions of demonstrations."""
+    dagger: int = 0
+    """Rounds of DAgger."""
 
     def __post_init__(self) -> None:
         if (self.make is None) != bool(self.agent):
-            raise ValueError("a recipe needs either an agent or a function `make`: give one of the two")
+            raise ValueError("a recipe needs either `agent` or `make`: give one of the two")
 
     @classmethod
     def of(cls, given: Any) -> Recipe:
-        """Return the recipe that a name, a class of agents or a function stands for."""
+        """Return the recipe of a name, an agent's class or a function."""
         if isinstance(given, Recipe):
             return given
         return cls(given) if isinstance(given, str | type) else cls(make=given)
 
     def find(self) -> type[Agent] | None:
-        """Return the agent's class, or None where a function makes the policy."""
+        """Return the agent's class, or None if a function makes the policy."""
         from pidm_nav.agents.registry import find_part
 
         return None if self.make is not None else find_part("agent", self.agent)
 
     def describe(self) -> dict[str, Any]:
-        """Return what a training run differs in from a plain one besides its settings, as plain JSON."""
+        """Return how a training run differs from a plain one besides its settings, as plain JSON."""
         own = {"play_steps": self.play_steps, "drop_actions": self.drop_actions, "dagger": self.dagger}
         return {name: value for name, value in own.items() if value}
 
     def sources(self) -> tuple[str, ...]:
-        """Return the files of the agent or function, and of registered parts that are not this package's."""
+        """Return the source files of the agent or function, and of registered parts from outside this package."""
         from pidm_nav.agents.registry import foreign_parts
 
         made = [self.find() or self.make, *foreign_parts()]
@@ -77,13 +86,13 @@ class Recipe:
         kind: Any = self.find()
         more: dict[str, Any] = {"preset": settings, "on_checkpoint": score, "progress": False, **options}
         if self.play_steps:
-            first = play_seed(settings.training.seed, self.play_steps)
-            played = play(dataset.task, self.play_steps, first, **dataset.env_kwargs)
+            first = random_play_seed(settings.training.seed, self.play_steps)
+            played = collect_random_play(dataset.task, self.play_steps, first, **dataset.env_kwargs)
             if "idm_data" in kind.uses:
                 more["idm_data"] = played
             else:
                 dataset = DemoDataset.concatenate([dataset, played])
-                more["failed"] = "keep"  # play reaches no goals
+                more["failed"] = "keep"  # random play reaches no goals
         if self.drop_actions:
             dataset = dataset.without_actions()
         return dagger(kind.name, dataset, self.dagger, **more) if self.dagger else train(kind, dataset, **more)
@@ -95,5 +104,5 @@ RECIPES = {
     "delta-pidm-play": Recipe("delta-pidm", play_steps=2000),
     "delta-pidm-states": Recipe("delta-pidm", play_steps=2000, drop_actions=True),
 }
-"""What a sweep knows besides the agents. BC with DAgger and BC that imitates random play as well are controls. The
-others are delta-PIDM with random play, and from demonstrations without actions with random play."""
+"""Recipes that all sweeps have: BC with DAgger, BC on demonstrations and random play (both controls), delta-PIDM with
+random play, and delta-PIDM from demonstrations without actions with random play."""

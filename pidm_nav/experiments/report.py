@@ -1,4 +1,4 @@
-"""From results to a report: figures as PNG and PDF, tables as Markdown and CSV, and one HTML page with all of it."""
+"""Reports of sweeps: figures as PNG and PDF, tables as Markdown and CSV, and one HTML page."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ class Headline:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report under one heading."""
+    """A section of the report."""
 
     title: str
     text: str = ""
-    pictures: Mapping[str, Path] = field(default_factory=dict)  # by what they show
-    panes: int = 1  # things that each picture shows side by side, which a phone stacks
+    pictures: Mapping[str, Path] = field(default_factory=dict)  # by caption
+    panes: int = 1  # panels of each picture side by side, which a phone stacks
     figures: Sequence[CurveFigure] = ()
     tables: Sequence[Table] = ()
-    folded: Sequence[Table] = ()  # tables that the page shows on demand
-    commands: Mapping[str, str] = field(default_factory=dict)  # by what they do
+    folded: Sequence[Table] = ()  # collapsed tables
+    commands: Mapping[str, str] = field(default_factory=dict)  # by title
     headlines: Sequence[Headline] = ()
 
 
 @dataclass(frozen=True)
 class Report:
-    """All there is to say about some folders of results."""
+    """Contents of a report on folders of results."""
 
     sections: Sequence[Section]
     facts: Mapping[str, str]
     curves: Sequence[Curve]
-    summary: Mapping[str, Any]  # every job's scores, JSON-plain
+    summary: Mapping[str, Any]  # scores of all jobs, as plain JSON values
     failed: Mapping[Cell, JobResult] = field(default_factory=dict)
     title: str = "How many demonstrations does each method need?"
     lead: str = ""
@@ -70,12 +70,12 @@ class Report:
 
 
 def write_report(folders: Sequence[str | Path], out: str | Path = "report") -> Path:
-    """Write the report of folders that `pidm-nav sweep` wrote; returns the page's path."""
+    """Write the report of folders of sweeps, and return the page's path."""
     return save_report(make_report(folders), Path(out))
 
 
 def save_report(report: Report, out: Path) -> Path:
-    """Write `index.html`, `report.md`, `summary.json`, `figures/` and `tables/`; returns the page's path."""
+    """Write `index.html`, `report.md`, `summary.json`, `figures/` and `tables/`, and return the page's path."""
     writable_folder(out)
     for section in report.sections:
         for figure in section.figures:
@@ -90,7 +90,7 @@ def save_report(report: Report, out: Path) -> Path:
 
 
 def make_report(folders: Sequence[str | Path]) -> Report:
-    """Read folders that `pidm-nav sweep` wrote, and make their report."""
+    """Return the report of folders of sweeps."""
     curves: list[Curve] = []
     manifests: dict[str, Manifest] = {}
     results: list[JobResult] = []
@@ -101,9 +101,9 @@ def make_report(folders: Sequence[str | Path]) -> Report:
         done, errors = read_results(folder)
         label = manifest.demos_from
         if label in manifests:
-            raise ValueError(f"'{folder}' is the second folder of {label} demonstrations: join their jobs in one")
+            raise ValueError(f"'{folder}' is the second folder of {label} demonstrations: merge the two")
         if not done:
-            raise ValueError(f"'{folder}' holds no finished job: let the sweep run first")
+            raise ValueError(f"'{folder}' holds no finished job: run the sweep first")
         manifests[label] = manifest
         own = [done[cell] for cell in sorted(done)]
         results += own
@@ -117,7 +117,7 @@ def make_report(folders: Sequence[str | Path]) -> Report:
 
 
 def _brief(result: JobResult) -> dict[str, Any]:
-    """Return a job's scores without its single episodes."""
+    """Return a job's scores without those of single episodes."""
     content = msgspec.to_builtins(result)
     brief = {key: content.get(key) for key in ("task", "agent", "demos", "seed", "code", "seconds", "checkpoints")}
     for checkpoint in brief["checkpoints"]:
@@ -128,9 +128,9 @@ def _brief(result: JobResult) -> dict[str, Any]:
 def _compare(
     title: str, text: str, figure: CurveFigure, curves: Sequence[Curve], sides: tuple[Side, Side], which: Which = "best"
 ) -> Section:
-    """Make a section of a figure and of the ratios of one side over the other."""
+    """Return a section with a figure and the ratios of one side over the other."""
     sizes = all_sizes(line.curve for line in figure.lines)
-    shown = [figure] if len(sizes) > 1 else []  # one number of demonstrations makes no curve
+    shown = [figure] if len(sizes) > 1 else []  # a curve needs several numbers of demonstrations
     found = None if sides[0] == sides[1] else tables.ratio_table(curves, *sides, which)
     section = Section(title, text, figures=shown, tables=[found[0]] if found else [])
     if found is None or which == "last":
@@ -140,7 +140,7 @@ def _compare(
 
 
 def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Section]:
-    """Yield what the paper compares: agents, the demonstrations that they learn from, and checkpoints."""
+    """Yield the paper's comparisons: agents, demonstrations, and checkpoints."""
     seeds = max(curve.scores.shape[1] for curve in curves)
     best = "Best checkpoint. " if any(curve.checkpoints > 1 for curve in curves) else ""
     caption = (
@@ -189,7 +189,7 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
 
 
 def _ranked(agents: Iterable[str]) -> list[str]:
-    """Return the agent to ask about, the baseline that it is compared with, and the others; one is both if alone."""
+    """Return the main agent, its baseline, and the others; a single agent is both."""
     names = in_order(agents)
     baseline = "bc" if "bc" in names else names[0]
     others = [name for name in names if name != baseline] or [baseline]
@@ -198,7 +198,7 @@ def _ranked(agents: Iterable[str]) -> list[str]:
 
 
 def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> list[Section]:
-    """Return everything that there is to show."""
+    """Return all sections."""
     sections = [section for section in _comparisons(curves, manifests) if section.figures or section.tables]
     several = any(curve.checkpoints > 1 for curve in curves)
     kinds: tuple[Which, ...] = ("best", "last") if several else ("best",)
@@ -212,7 +212,7 @@ def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> lis
 
 
 def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
-    """Say the average eta(90%) in words."""
+    """Return the average eta(90%) as a headline."""
     average = next(r for r in ratios if r.task == "average" and r.level == LEVEL)
     tasks = [r.task for r in ratios if r.level == LEVEL and r.task != "average"]
     printed = paper.TABLES.get((tables.paper_side(agent), tables.paper_side(baseline)))
@@ -229,7 +229,7 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
 
 
 def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: Sequence[JobResult]) -> dict[str, str]:
-    """Say how the results were made."""
+    """Return how the results were made."""
     first = next(iter(manifests.values()))
     seeds = sorted({result.seed for result in results})
     presets = dict.fromkeys(manifest.preset for manifest in manifests.values())
@@ -251,7 +251,7 @@ def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: 
 
 
 def render(template: str, **content: Any) -> str:
-    """Fill in a template that lies beside this file; what goes into HTML is escaped."""
+    """Render a template of this folder; HTML is escaped."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
     from PIL import Image
@@ -275,5 +275,5 @@ def render(template: str, **content: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as one line of Markdown that shows it as it is."""
+    """Return a text as one line of escaped Markdown."""
     return re.sub(r"([\\`*_\[\]<>#|~&])", r"\\\1", " ".join(text.split()))

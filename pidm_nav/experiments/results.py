@@ -1,9 +1,9 @@
-"""A sweep's folder: one small JSON file per job, and a manifest of the configuration that made them all.
+"""Folders of sweeps: one JSON file per job, and a manifest of their common configuration.
 
 results/
-  manifest.json                       version, training, evaluation and demonstrations of every job here
-  jobs/maze_pidm_10_3.json            task, agent, number of demonstrations, seed: the scores
-  jobs/maze_pidm_10_3.error.json      the same job when it failed
+  manifest.json                       version, training, evaluation and demonstrations of all jobs
+  jobs/maze_pidm_10_3.json            scores of a job: task, agent, number of demonstrations, seed
+  jobs/maze_pidm_10_3.error.json      error of the job, if it failed
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from pidm_nav.statistics import equivalence_p, estimate_mean, holm
 from pidm_nav.tasks import TASKS, Metric
 
 MANIFEST = "manifest.json"
-JOINED = ("agents", "training", "demos")  # parts of the manifest that more tasks and agents may join later
+JOINED = ("agents", "training", "demos")  # parts of the manifest to which tasks and agents can be added later
 JOBS = "jobs"
 ORDER = (*TASKS, "bc", "retrieval-bc", "pidm")  # of tasks and agents in tables and figures
-MARGIN = 0.05  # gains of a smaller size count as none in tests of equivalence
-PLAIN_NAME = r"^[^\W_][\w.+-]{0,99}\Z"  # labels and agents' names become parts of file names
+MARGIN = 0.05  # of tests of equivalence
+PLAIN_NAME = r"^[^\W_][\w.+-]{0,99}\Z"  # of labels and agents, which are used in file names
 
 PlainName = Annotated[str, msgspec.Meta(pattern=PLAIN_NAME)]
 TaskName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w./:-]{0,199}\Z")]  # one of ours or a Gymnasium id
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Number = Annotated[float, msgspec.Meta(ge=-1e100, le=1e100)]  # its square is finite, too
+Number = Annotated[float, msgspec.Meta(ge=-1e100, le=1e100)]  # with a finite square
 Document = TypeVar("Document")
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """What one job is about; sorted, all cells of seed 0 come first."""
+    """Seed, task, number of demonstrations and agent of one job."""
 
     seed: int
     task: str
@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The stem of its files; Gymnasium ids may hold characters that file names cannot."""
+        """Stem of the job's files; characters of Gymnasium ids that file names cannot hold are replaced."""
         task = re.sub(r"[^\w.-]", "~", self.task)
         return f"{task}_{self.agent}_{self.demos}_{self.seed}"
 
@@ -62,7 +62,7 @@ class Cell:
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):
-    """Scores of one agent after some steps of training, means over its episodes."""
+    """Mean scores of one agent after some steps of training."""
 
     step: Count = 0
     goal_ratio: Share | msgspec.UnsetType = msgspec.UNSET
@@ -70,28 +70,28 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     mean_return: Number | msgspec.UnsetType = msgspec.UNSET
     length: Number = 0.0
     goals: list[Count] = []  # goals reached in each episode
-    extra: dict[str, Number] | msgspec.UnsetType = msgspec.UNSET  # what the sweep's `measure` returned
+    extra: dict[str, Number] | msgspec.UnsetType = msgspec.UNSET  # of the sweep's `extra_metrics`
 
     def __post_init__(self) -> None:
-        self.scored()  # a checkpoint without any score is none
+        self.scored()  # raises ValueError without a score
 
     def scored(self) -> tuple[Metric, float]:
-        """Return the metric and the score: the first of those that a file may have, old ones several."""
+        """Return the metric and its score; files of earlier versions may have several, of which the first counts."""
         known = {"return": self.mean_return, "goal ratio": self.goal_ratio, "success rate": self.success}
         metrics: Any = (each for each in known.items() if not isinstance(each[1], msgspec.UnsetType))
         found: tuple[Metric, float] | None = next(metrics, None)
         if found is None:
-            raise ValueError("there is no score")
+            raise ValueError("a checkpoint has no score")
         return found
 
     @property
     def score(self) -> float:
-        """The mean over episodes of what the task's metric says."""
+        """Mean score over episodes, by the task's metric."""
         return self.scored()[1]
 
 
 class JobResult(msgspec.Struct, omit_defaults=True):
-    """One job's file: its cell, and either the scores of its checkpoints or its error."""
+    """Schema of a job's file: its cell, and either the scores of its checkpoints or its error."""
 
     task: TaskName
     agent: PlainName
@@ -107,17 +107,17 @@ class JobResult(msgspec.Struct, omit_defaults=True):
 
     @property
     def cell(self) -> Cell:
-        """What the job is about."""
+        """Cell of the job."""
         return Cell(self.seed, self.task, self.demos, self.agent)
 
     @property
     def file_name(self) -> str:
-        """The name of its file."""
+        """Name of the job's file."""
         return f"{self.cell.name}.json" if self.error is None else f"{self.cell.name}.error.json"
 
     @property
     def score(self) -> float:
-        """The mean score at the end of training."""
+        """Mean score at the end of training."""
         return self.checkpoints[-1].score
 
     def __str__(self) -> str:
@@ -130,12 +130,12 @@ class Demos(Summary):
 
     made_by: str
     sha256: str
-    metric: str = "unknown"  # how agents are scored on the task, fixed before any job is run
+    metric: str = "unknown"  # of the task, fixed before any job is run
     env_kwargs: dict[str, Any] = field(default_factory=dict)  # of evaluations
 
 
 class Evaluation(msgspec.Struct, omit_defaults=True):
-    """How every agent of a sweep is rolled out."""
+    """Evaluation of all agents of a sweep."""
 
     episodes: Positive
     seed: Count
@@ -143,7 +143,7 @@ class Evaluation(msgspec.Struct, omit_defaults=True):
 
 
 class Manifest(msgspec.Struct):
-    """Everything that decides the results of a sweep."""
+    """Schema of manifest.json: everything that determines the results of a sweep."""
 
     format: Literal[1]
     version: PlainName
@@ -156,21 +156,21 @@ class Manifest(msgspec.Struct):
     demos: dict[TaskName, Demos]
 
     def __post_init__(self) -> None:
-        # fails where values are nested less deeply than what cannot be compared or written
+        # fails for values that are nested too deeply to be compared or written
         copy.deepcopy([self.evaluation.env_kwargs, self.agents, self.training])
         for name, settings in self.training.items():
             if type(settings.get("steps")) is not int:
-                raise ValueError(f"the training of {name} has no number of steps")
+                raise ValueError(f"the training settings of {name} have no number of steps")
 
 
 def _read(path: Path, kind: type[Document], otherwise: str) -> Document:
-    """Read a JSON file of that kind; `otherwise` says what is wrong with any other."""
+    """Read a JSON file of that kind; `otherwise` is the error for any other file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"'{path}' {otherwise} ({error})") from None
     except (msgspec.DecodeError, RecursionError):
-        raise ValueError(f"'{path}' is damaged: delete it and run the sweep again") from None
+        raise ValueError(f"'{path}' is damaged: delete it and rerun the sweep") from None
 
 
 def identity(manifest: Manifest, cell: Cell) -> str:
@@ -183,21 +183,19 @@ def identity(manifest: Manifest, cell: Cell) -> str:
 
 
 def open_folder(folder: Path, manifest: Manifest) -> Manifest:
-    """Make a sweep's folder, or join the one that is there if it holds the same configuration."""
+    """Create a sweep's folder, or add to an existing one of the same configuration, and return its manifest."""
     writable_folder(folder / JOBS)
     path = folder / MANIFEST
     with only_writer(path, "try again when it is done", wait=True):
         if not path.exists() and any((folder / JOBS).glob("[!.]*.json")):
-            raise ValueError(
-                f"'{folder}' holds results but no {MANIFEST} that says how they were made: choose another folder"
-            )
+            raise ValueError(f"'{folder}' holds results without their configuration {MANIFEST}: choose another folder")
         there = read_manifest(folder) if path.exists() else manifest
         before, now = msgspec.to_builtins(there), msgspec.to_builtins(manifest)
         if found := _difference(before, now):
             place, old, new = found
             raise ValueError(
-                f"'{folder}' holds results made with {place} {old}, not {new}: "
-                "choose another folder, or the same settings to go on"
+                f"'{folder}' holds results with {place} {old}, not {new}: "
+                "choose another folder, or the same settings to resume"
             )
         merged = {**before, **{part: {**before[part], **now[part]} for part in JOINED}}
         if merged != before or not path.exists():
@@ -211,12 +209,12 @@ def read_manifest(folder: str | Path) -> Manifest:
     """Read the configuration of a sweep's folder."""
     path = Path(folder) / MANIFEST
     if not path.is_file():
-        raise FileNotFoundError(f"'{folder}' holds no {MANIFEST}: give a folder that pidm-nav sweep wrote")
-    return _read(path, Manifest, "is not a manifest that this version of pidm-nav reads: run the sweep again")
+        raise FileNotFoundError(f"'{folder}' holds no {MANIFEST}: give a folder of a sweep")
+    return _read(path, Manifest, "is not a manifest that this version of pidm-nav reads: rerun the sweep")
 
 
 def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | None:
-    """Return the first place that differs with both values; tasks and agents that only one side has do not count."""
+    """Return the first difference with both values; tasks and agents of one side only do not count."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return None if old == new else (place.removeprefix("."), old, new)
     joins = place.removeprefix(".") in JOINED
@@ -236,20 +234,20 @@ def write_result(folder: Path, result: JobResult) -> None:
 
 
 def read_results(folder: str | Path) -> tuple[dict[Cell, JobResult], dict[Cell, JobResult]]:
-    """Read every job that is done, and every job that failed."""
+    """Read all finished jobs and all failed jobs."""
     manifest = read_manifest(folder)
     done: dict[Cell, JobResult] = {}
     failed: dict[Cell, JobResult] = {}
     for path in sorted((Path(folder) / JOBS).glob("[!.]*.json")):
         result = _read(path, JobResult, "is not a result of this sweep: delete it")
         if path.name != result.file_name or not (result.checkpoints or result.error):
-            raise ValueError(f"'{path}' does not hold the result that its name says: delete it")
+            raise ValueError(f"'{path}' holds the result of another job than its name: delete it")
         if result.error is not None:
             failed[result.cell] = result
         elif result.identity == identity(manifest, result.cell):
             done[result.cell] = result
         else:
-            raise ValueError(f"'{path}' was made with another configuration than {MANIFEST} says: delete it")
+            raise ValueError(f"'{path}' has another configuration than {MANIFEST}: delete it")
     return done, {cell: result for cell, result in failed.items() if cell not in done}
 
 
@@ -265,12 +263,12 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
 
 
 def paired_gains(scores: Mapping[Cell, float], baseline: str = "bc") -> list[dict[str, Any]]:
-    """Return how much better each agent scores than the baseline does from the same demonstrations.
+    """Return the gains of each agent over the baseline, paired by demonstrations and seed.
 
-    For each agent there is a row over all tasks and one per task: the number of pairs, in how many the agent is ahead
-    or behind, and the mean gain with its 95% t interval. Pairs of one training seed are one unit, as they share its
-    draws and weights: `seeds` counts the units. `p` is that of the t-test over seeds, `p_holm` the same corrected for
-    all rows, and `p_equal` that of the test that the gain is within +-`MARGIN`.
+    Each agent has a row over all tasks and one per task: the number of pairs, the numbers in which the agent is
+    ahead or behind, and the mean gain with its 95% t interval. Pairs of one training seed are one unit, as they share
+    demonstrations and weights: `seeds` is the number of units. `p` is of the t-test over seeds, `p_holm` is corrected
+    for all rows, and `p_equal` is of the test that the gain is within +-`MARGIN`.
     """
     rows: list[dict[str, Any]] = []
     for agent in in_order(cell.agent for cell in scores if cell.agent != baseline):
@@ -290,7 +288,7 @@ def paired_gains(scores: Mapping[Cell, float], baseline: str = "bc") -> list[dic
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return each task or agent once: those in `ORDER` first, then others by name."""
+    """Return distinct tasks or agents: those in `ORDER` first, then others by name."""
     return sorted(set(names), key=_rank)
 
 

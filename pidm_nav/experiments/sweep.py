@@ -1,4 +1,4 @@
-"""A sweep: every task, agent, number of demonstrations and seed is one job, which trains and evaluates an agent."""
+"""Sweeps: one training and evaluation job per task, agent, number of demonstrations and seed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from pidm_nav.version import __version__
 if TYPE_CHECKING:
     from pidm_nav.agents.config import Preset
 
-TRAINED_WITH = "trained_with.txt"  # in a kept agent's folder: the mark of what it was trained with
+TRAINED_WITH = "trained_with.txt"  # in a kept agent's folder: hash of its training configuration
 LIMITS: dict[str, tuple[float, float]] = {
     "num_demos": (1, 1_000_000),
     "seeds": (1, 10_000),
@@ -51,55 +51,64 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What a sweep trains and evaluates, as far as the command line can say it."""
+    """Options of a sweep that the command line has too."""
 
-    # Names of the tasks, or all for the paper's four; by default the tasks of `demos`, or else the paper's four.
     tasks: tuple[str, ...] = ()
-    # Names of the agents to compare; there are also bc-dagger (DAgger with the task's expert), bc-play (random play as
-    # more demonstrations), delta-pidm-play (random play for the inverse dynamics model) and delta-pidm-states
-    # (demonstrations without actions, with random play).
+    """Tasks, or all for the paper's four. Default: those of `demos`, or all."""
     agents: tuple[str, ...] = ("bc", "pidm", "retrieval-bc")
-    num_demos: tuple[int, ...] = (1, 2, 5, 10, 20, 30, 40, 50)  # Numbers of demonstrations to train on.
-    seeds: int = 20  # Number of training seeds; a seed draws the demonstrations, the weights and the batches.
-    first_seed: int = 0  # First training seed; for an honest comparison, choose seeds that no agent was tuned on.
-    demos: tuple[str, ...] = ()  # Files of demonstrations, one per task.
-    # Where demonstrations come from: astar or human-like (the default), which come with the package, or a folder with
-    # one file, or one folder of the paper's release, per task.
+    """Agents and recipes to compare. The recipes are bc-dagger (DAgger with the task's expert), bc-play (random play as
+    more demonstrations), delta-pidm-play (random play for the inverse dynamics model) and delta-pidm-states
+    (demonstrations without actions, with random play)."""
+    num_demos: tuple[int, ...] = (1, 2, 5, 10, 20, 30, 40, 50)
+    """Numbers of demonstrations to train on."""
+    seeds: int = 20
+    """Number of training seeds; a seed draws demonstrations, weights and batches."""
+    first_seed: int = 0
+    """First training seed; use held-out seeds for comparisons."""
+    demos: tuple[str, ...] = ()
+    """Files of demonstrations, one per task. Default: those of `demos_from`."""
     demos_from: str | None = None
-    label: str | None = None  # Name of these demonstrations in figures and tables; by default found in their files.
-    # Training recipe: seconds per job (fast), with the paper's networks (paper-fast), or all of the paper's.
+    """Source of demonstrations: astar or human-like (of the package), or a folder with one file, or one folder of the
+    paper's release, per task. Default: human-like."""
+    label: str | None = None
+    """Name of the demonstrations in figures and tables. Default: inferred from their files."""
     preset: Literal["fast", "paper-fast", "paper"] = "fast"
-    steps: int | None = None  # Number of gradient steps; by default the preset's.
-    episodes: int = 50  # Number of episodes per evaluation.
-    # When to evaluate besides the end of training, as fractions of the training; "" for the end only.
+    """Preset: fast (seconds per job), paper-fast (the paper's networks) or paper."""
+    steps: int | None = None
+    """Number of gradient steps. Default: the preset's."""
+    episodes: int = 50
+    """Number of episodes per evaluation."""
     checkpoint_fractions: tuple[float, ...] = (0.05, 0.1, 0.5)
-    # Folder to keep each job's trained agent in; a job that finds its agent there evaluates it without training.
+    """Fractions of training after which to evaluate, besides the end; "" for the end only."""
     keep_agents: Path | None = None
-    metric: Metric | None = None  # Metric, by default the task's; see pidm-nav evaluate.
-    # Clip action plus noise in evaluations, as the paper's experiments do; by default evaluations have the dynamics of
-    # the demonstrations, and those of the paper and of this package were recorded without the clip.
+    """Folder to keep trained agents in, which later jobs reuse. Default: none."""
+    metric: Metric | None = None
+    """Metric. Default: the task's, as in evaluate."""
     clip_noise: bool = False
-    # Device to train on: cpu, cuda, mps, or auto for a GPU where there is one; cuda:0,cuda:1 gives jobs one each in
-    # turn. It decides how a result is rounded and nothing else, so machines with and without a GPU may share a folder.
+    """Clip action plus noise in evaluations, as the paper's experiments do, instead of using the dynamics of the
+    demonstrations, which were recorded without clipping."""
     device: str = "cpu"
+    """Device: cpu, cuda, mps, or auto (a GPU if there is one); cuda:0,cuda:1 alternates. Results differ by rounding
+    only, so machines with and without a GPU can share a folder."""
 
 
 @dataclass(frozen=True)
 class Sweep(SweepOptions):
-    """What to train and evaluate: everything that decides a job's result, and which jobs there are.
+    """Configuration of a sweep, from which its jobs and their results follow.
 
     In Python, `agents` may also be a mapping from names to agents (names or classes), recipes, or functions that make a
     policy from demonstrations and a seed.
     """
 
-    recipes: Mapping[str, Any] = field(default_factory=dict)  # what names in `agents` stand for, if not themselves
-    # Arguments of the environment in evaluations, where they differ from those of the demonstrations.
+    recipes: Mapping[str, Any] = field(default_factory=dict)
+    """Recipes, agents or functions by name, for `agents`."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    # Returns numbers to keep of an evaluation besides its scores.
+    """Arguments of the environment in evaluations that differ from those of the demonstrations."""
     extra_metrics: Callable[[EvalResult], dict[str, float]] | None = None
-    # Called in the worker with a job's cell and each entry of its training log and score of its evaluations, for
-    # example for W&B; a `close` of it is called after each job.
+    """Function that returns further metrics of an evaluation."""
     on_log: Callable[[Cell, dict[str, float]], None] | None = None
+    """Function called in the worker with a job's cell and each log entry or score, for example for W&B; its `close`, if
+    any, is called after each job."""
 
     def __post_init__(self) -> None:
         if isinstance(self.agents, Mapping):
@@ -110,7 +119,7 @@ class Sweep(SweepOptions):
         for agent in self.agents:
             if isinstance(kind := self.recipe(agent).agent, str) and kind and kind not in AGENTS:
                 known = (*AGENTS, *RECIPES, *self.recipes)
-                raise ValueError(f"no agent is called '{agent}': choose among {', '.join(known)}")
+                raise ValueError(f"there is no agent '{agent}': choose among {', '.join(known)}")
         for name, values in {"agents": self.agents, "num_demos": self.num_demos}.items():
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} is '{','.join(map(str, values))}': give at least one value, each once")
@@ -118,39 +127,37 @@ class Sweep(SweepOptions):
             given = getattr(self, name)
             for number in given if isinstance(given, tuple) else (given,):
                 if number is not None and not least <= number <= most:
-                    raise ValueError(f"{name} is given {number}: choose from {least:,} to {most:,}")
+                    raise ValueError(f"{name} is {number}: choose from {least:,} to {most:,}")
         for name in (*self.agents, *([] if self.label is None else [self.label])):
             if not re.search(results.PLAIN_NAME, name):
-                raise ValueError(f"'{name}' cannot be part of a file's name: use letters, digits, '-', '_' and '.'")
+                raise ValueError(f"'{name}' cannot be used in file names: use letters, digits, '-', '_' and '.'")
 
     @functools.cached_property
     def _found(self) -> tuple[dict[str, DemoDataset], str]:
         datasets, label = find_demos(self.tasks, self.demos, self.demos_from)
         for task, dataset in datasets.items():
-            find_task(task)  # refuses one that nobody can make
-            if len(dataset) < max(self.num_demos):
-                raise ValueError(
-                    f"there are {len(dataset)} demonstrations of {task}, but num_demos asks for "
-                    f"{max(self.num_demos)}: give more, or ask for at most {len(dataset)}"
-                )
+            find_task(task)  # raises ValueError for an unknown task
+            if (most := max(self.num_demos)) > len(dataset):
+                given = f"num_demos is {most}, and there are {len(dataset)} demonstrations of {task}"
+                raise ValueError(f"{given}: give more, or choose at most {len(dataset)}")
         return datasets, self.label or label
 
     @property
     def datasets(self) -> dict[str, DemoDataset]:
-        """Each task's demonstrations."""
+        """Demonstrations of each task."""
         return self._found[0]
 
     @property
     def demos_label(self) -> str:
-        """One word for the demonstrations in figures and tables, such as human or astar."""
+        """Name of the demonstrations in figures and tables, such as human or astar."""
         return self._found[1]
 
     def recipe(self, agent: str) -> Recipe:
-        """Return what an agent's name stands for."""
+        """Return the recipe of an agent's name."""
         return Recipe.of({**RECIPES, **self.recipes}.get(agent, agent))
 
     def cells(self) -> list[Cell]:
-        """Return every job, all of the first seed first: a sweep that is stopped early still has whole curves."""
+        """Return all cells, seed by seed, so that a sweep that is stopped early has complete curves."""
         return [
             Cell(seed, task, size, agent)
             for seed in range(self.first_seed, self.first_seed + self.seeds)
@@ -160,7 +167,7 @@ class Sweep(SweepOptions):
         ]
 
     def settings(self, task: str, agent: str) -> Preset | None:
-        """Return the settings of an agent and its training on a task, the same for every seed; None for functions."""
+        """Return the settings of an agent and its training on a task; None for functions."""
         from pidm_nav.agents.train import choose_preset
 
         recipe, default = self.recipe(agent), None if self.preset == "fast" else self.preset
@@ -173,12 +180,12 @@ class Sweep(SweepOptions):
         return preset.changed(steps=steps, checkpoints=tuple(sorted(checkpoints)))
 
     def evaluation_arguments(self, dataset: DemoDataset) -> dict[str, Any]:
-        """Return the arguments of the environment in evaluations: those of the demonstrations unless told otherwise."""
+        """Return the arguments of the environment in evaluations."""
         clipped = {"clip_noise": True} if self.clip_noise else {}
         return {**dataset.env_kwargs, **clipped, **self.env_kwargs}
 
     def manifest(self) -> Manifest:
-        """Return everything that decides the results, as the folder's manifest has it."""
+        """Return the manifest: everything that determines the results."""
         kinds = {name: self.recipe(name).find() for name in self.agents}
         agents = {name: {} if kind is None else asdict(kind.config_class()) for name, kind in kinds.items()}
         training = {}
@@ -220,7 +227,7 @@ class Sweep(SweepOptions):
             cell,
             sample_demos(self.datasets[cell.task], cell),
             None if settings is None else settings.changed(seed=cell.seed, **texts),
-            replace(self),  # without the datasets, which workers do not need
+            replace(self),  # without the cached datasets
             None if self.keep_agents is None else Path(self.keep_agents) / kept,
             gym.spec(find_task(cell.task).env_id),
             code_hash(recipe.sources()),
@@ -231,34 +238,34 @@ class Sweep(SweepOptions):
 
 @dataclass(frozen=True)
 class Job:
-    """A cell with all that a worker needs to run it anywhere."""
+    """A cell with everything that a worker needs."""
 
     cell: Cell
     dataset: DemoDataset = field(repr=False)  # the sampled demonstrations
     settings: Preset | None = field(repr=False)
     sweep: Sweep = field(repr=False)
     keep: Path | None = None  # folder of the trained agent
-    env_spec: EnvSpec | None = field(default=None, repr=False)  # a worker may not know the ids that the program knows
-    code: str = ""  # hash of the code that makes its policy
-    parts: tuple[type[Any], ...] = field(default=(), repr=False)  # classes that are registered in the program
+    env_spec: EnvSpec | None = field(default=None, repr=False)  # for workers where the id is not registered
+    code: str = ""  # hash of the source code
+    parts: tuple[type[Any], ...] = field(default=(), repr=False)  # classes to register in the worker
     device: str = "cpu"
 
 
 @functools.cache
 def code_hash(extra_sources: tuple[str, ...] = ()) -> str:
-    """Return a short hash of the package's source code and of other files: a version has many states."""
+    """Return a short hash of the package's source code and of other files."""
     sources = sorted(glob.glob(f"{Path(__file__).parents[1]}/**/*.py", recursive=True))  # follows links
     return hashlib.sha256(b"".join(Path(source).read_bytes() for source in (*sources, *extra_sources))).hexdigest()[:12]
 
 
 def sample_demos(dataset: DemoDataset, cell: Cell) -> DemoDataset:
-    """Draw the cell's demonstrations: the same for every agent, decided by seed, task and number only."""
+    """Draw the cell's demonstrations, which depend on seed, task and number, but not on the agent."""
     rng = np.random.default_rng([cell.seed, crc32(cell.task.encode()), cell.demos])
     return dataset.sample(cell.demos, rng)
 
 
 def run_job(job: Job) -> Outcome:
-    """Train one agent, evaluate its checkpoints on the episodes that all agents get, and return the scores."""
+    """Train one agent, evaluate its checkpoints on the common test episodes, and return the scores."""
     from pidm_nav.agents.registry import register
 
     if job.env_spec is not None:
@@ -296,12 +303,12 @@ def run_job(job: Job) -> Outcome:
     finally:
         getattr(sweep.on_log, "close", lambda: None)()
     scores = msgspec.to_builtins(checkpoints)
-    msgspec.convert(scores, list[Checkpoint])  # a score that is not finite fails this job, not the reading of all
+    msgspec.convert(scores, list[Checkpoint])  # non-finite scores fail here, not when the results are read
     return {"checkpoints": scores, "seconds": round(time.perf_counter() - began, 2)}
 
 
 def _train(job: Job, score: Score) -> None:
-    """Make the job's policy, or load the agent where it was kept, and score it at each checkpoint and at the end."""
+    """Train the job's agent, or load a kept one, and score it at each checkpoint and at the end."""
     from pidm_nav.agents.checkpoint import load_agent
 
     recipe, settings = job.sweep.recipe(job.cell.agent), job.settings
@@ -315,7 +322,7 @@ def _train(job: Job, score: Score) -> None:
     if note is not None and not settings.training.checkpoints and note.exists() and note.read_text() == mark:
         score(settings.training.steps, load_agent(note.parent))
     elif recipe.trained_as is not None:
-        raise FileNotFoundError(f"'{job.keep}' holds no such agent: run the sweep of {recipe.trained_as} first")
+        raise FileNotFoundError(f"'{job.keep}' holds no agent of this configuration: first sweep {recipe.trained_as}")
     else:
         log = None if job.sweep.on_log is None else functools.partial(job.sweep.on_log, job.cell)
         policy = recipe.train(job.dataset, settings, score, device=job.device, on_log=log)
@@ -334,16 +341,16 @@ def run_sweep(
     on_start: Callable[[int, Mapping[Cell, JobResult]], None] | None = None,
     on_result: Callable[[JobResult], None] | None = None,
 ) -> dict[Cell, JobResult]:
-    """Run the jobs that the folder does not hold yet; returns the results of all that are done.
+    """Run the missing jobs of a sweep, and return the results of all finished jobs.
 
     Args:
-        sweep: what to run.
-        folder: where results are and go; nothing there is ever changed except for failures that succeed.
-        runner: `run_local` or `run_ray`, with their settings bound.
-        retry_failed: run jobs again that failed before.
-        shard: (i, n) for every n-th job from the i-th: n machines share a folder without talking to each other.
-        on_start: called with the number of jobs to run and the results of those done before.
-        on_result: called with the result of every job that ends, which has scores or an error.
+        sweep: the sweep.
+        folder: folder of results; only failures in it are ever replaced.
+        runner: `run_local` or `run_ray`, with their options bound.
+        retry_failed: rerun failed jobs.
+        shard: (i, n) for every n-th job from the i-th, so that n machines can share a folder.
+        on_start: called with the number of jobs to run and the results of earlier ones.
+        on_result: called with the result of every job, which has scores or an error.
     """
     folder = Path(folder)
     manifest = results.open_folder(folder, sweep.manifest())
@@ -355,7 +362,7 @@ def run_sweep(
         on_start(len(cells), done)
     if not cells:
         return done
-    # closing the engine ends its workers also where a result cannot be written
+    # closing the engine ends its workers, also if a result cannot be written
     devices = sweep.device.split(",")
     jobs = [sweep.job(cell, devices[index % len(devices)]) for index, cell in enumerate(cells)]
     with contextlib.closing(runner(run_job, jobs)) as outcomes:

@@ -1,4 +1,4 @@
-"""The paper's tables with our numbers, each beside the paper's own."""
+"""Tables of a report, with the paper's numbers where there are any."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from pidm_nav.plots import agent_title, demonstrator_title, task_title
 from pidm_nav.statistics import holm
 from pidm_nav.tasks import PAPER_TASKS
 
-PAPER = "paper"  # the first cell of a row with the paper's numbers begins with it
+PAPER = "paper"  # first word of rows with the paper's numbers
 NONE = "–"
 Which = Literal["best", "last"]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text to read, and records of numbers to compute with."""
+    """A table as rows of text and as records of numbers."""
 
-    name: str  # the stem of its files
+    name: str  # stem of its files
     title: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
@@ -41,7 +41,7 @@ class Table:
 
 
 def paper_side(side: Side) -> Side:
-    """Return what the paper has that comes closest: a scripted player stands for its human one."""
+    """Return the corresponding side in the paper, whose human demonstrations correspond to human-like ones."""
     agent, demos_from = side
     return agent, paper.HUMAN if demos_from.startswith("human") else demos_from
 
@@ -49,7 +49,7 @@ def paper_side(side: Side) -> Side:
 def ratio_table(
     curves: Sequence[Curve], agent: Side, baseline: Side, which: Which = "best"
 ) -> tuple[Table, list[EfficiencyRatio]] | None:
-    """Tabulate maximum goal ratios and eta(80, 90, 95%) of agent over baseline; None without curves of both."""
+    """Tabulate maximum goal ratios and eta(80, 90, 95%) of agent over baseline; None without both curves."""
     curves = [curve.last() if which == "last" else curve for curve in curves if curve.is_share]
     ratios = efficiency_table(curves, agent, baseline, rng=np.random.default_rng(0))
     if not ratios:
@@ -87,14 +87,14 @@ def ratio_table(
 
 
 def paper_numbers(printed: paper.Row | None, tasks: Sequence[str]) -> list[float]:
-    """Return the paper's numbers of these tasks and their average; nan where the paper has none."""
+    """Return the paper's numbers of these tasks and their average; nan for missing ones."""
     by_task = dict(zip(PAPER_TASKS, printed or (), strict=False))
     row = [by_task.get(task, np.nan) for task in tasks]
     return [*row, printed[-1] if printed and set(tasks) == set(PAPER_TASKS) else float(np.mean(row))]
 
 
 def _paper_rows(name: str, numbers: Sequence[float], form: str) -> list[tuple[str, ...]]:
-    """Return a row with the paper's numbers, or none if there are none."""
+    """Return a row with the paper's numbers, or nothing if there are none."""
     if np.isnan(numbers).all():
         return []
     return [(f"{PAPER} {name}", *(NONE if np.isnan(number) else f"{number:{form}}" for number in numbers))]
@@ -114,7 +114,7 @@ def ratio_text(ratio: EfficiencyRatio) -> str:
 
 
 def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best") -> Table:
-    """Tabulate mean and standard deviation of the score; the records have IQM and intervals too."""
+    """Tabulate mean and standard deviation of the score; records also have the IQM and intervals."""
     rng = np.random.default_rng(0)
     own = [curve for curve in curves if curve.demos_from == demos_from]
     sizes, rows, records = all_sizes(own), [], []
@@ -133,7 +133,7 @@ def score_table(curves: Sequence[Curve], demos_from: str, which: Which = "best")
 
 
 def paired_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table | None:
-    """Tabulate the paired t-test of agent against baseline; none for one agent on different demonstrations."""
+    """Tabulate the paired t-test of agent against baseline; None if their demonstrations differ."""
     pairs = paired(curves, agent, baseline) if agent[1] == baseline[1] else {}
     rows: list[tuple[str, ...]] = []
     sizes = all_sizes(curve for curve in curves if curve.demos_from == agent[1])
@@ -148,9 +148,9 @@ def paired_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table 
     if not records:
         return None
     title = f"{agent_title(agent[0])} minus {agent_title(baseline[0])}, {demonstrator_title(agent[1])} demonstrations"
-    measure = score_name(curve for pair in pairs.values() for curve in pair)
+    metric = score_name(curve for pair in pairs.values() for curve in pair)
     note = (
-        f"Difference of mean {measure}s; t-test paired by seed, with Holm's correction for the tests of this table: "
+        f"Difference of mean {metric}s; t-test paired by seed, with Holm's correction for the tests of this table: "
         "* p < 0.05, ** p < 0.01, *** p < 0.001."
     )
     name = f"paired-{agent[0]}-{baseline[0]}-{agent[1]}"
@@ -158,7 +158,7 @@ def paired_table(curves: Sequence[Curve], agent: Side, baseline: Side) -> Table 
 
 
 def dataset_table(manifests: Sequence[Manifest]) -> Table:
-    """Tabulate the lengths of the demonstrations beside those of the paper's datasets."""
+    """Tabulate the lengths of the demonstrations and of the paper's datasets."""
     rows: list[tuple[str, ...]] = []
     for manifest in manifests:
         for task in in_order(manifest.demos):

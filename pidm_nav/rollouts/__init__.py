@@ -1,1 +1,1 @@
-"""What happened in episodes, and how good it was: any policy in any vector environment."""
+"""Rollouts, evaluation and comparison of any policy in any vector environment."""

@@ -1,4 +1,4 @@
-"""Several policies in the same episodes: their results side by side, and what speaks for a difference."""
+"""Comparison of several policies on the same episodes, with intervals and a paired test."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ from pidm_nav.video import Clip, side_by_side, write_video
 
 
 def check_same_world(task: Task, env_kwargs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse policies, by name, whose environments differ in more than what is observed: no episode is the same."""
+    """Raise ValueError if the environments of policies, by name, differ in more than their observations."""
     worlds = {name: {**task.defaults, **own} for name, own in env_kwargs.items()}
     (first, own), *others = worlds.items()
     for name, other in others:
         for key in sorted((own.keys() | other.keys()) - set(OBSERVED)):
             if own.get(key) != other.get(key):
                 values = f"({own.get(key)} and {other.get(key)})"
-                raise ValueError(f"{first} and {name} play with different {key} {values}: evaluate them one by one")
+                raise ValueError(f"{first} and {name} have different {key} {values}: evaluate them separately")
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Plottable):
-    """Results of several policies in the same episodes, by name; each is compared with the first.
+    """Results of several policies on the same episodes, by name; each is compared with the first.
 
-    The test is Wilcoxon's signed-rank test on the differences episode by episode, with Holm's correction if there are
-    several. It tells whether these very agents differ; whether their methods do takes agents of several training
-    seeds, as in a sweep.
+    The test is Wilcoxon's signed-rank test on the differences per episode, with Holm's correction for several tests. It
+    compares these agents. To compare methods, train several seeds with a sweep.
     """
 
     results: Mapping[str, EvalResult]
@@ -50,29 +49,28 @@ class Comparison(Plottable):
                 played = (f"{counted(len(each.seeds), 'episode')} of {each.task.name}" for each in (other, own))
                 raise ValueError(
                     f"{name} and {first} have not played the same episodes ({', '.join(played)}): "
-                    "evaluate them with one task, one number of episodes and one seed"
+                    "evaluate them with the same task, number of episodes and seed"
                 )
-
         check_same_world(own.task, {name: each.env_kwargs for name, each in self.results.items()})
         if len({each.metric for each in self.results.values()}) > 1:
-            raise ValueError("the results have different metrics: evaluate all policies with the same")
+            raise ValueError("the results have different metrics: evaluate all policies with the same metric")
 
     @property
     def first(self) -> EvalResult:
-        """The result that the others are compared with."""
+        """Result with which the others are compared."""
         return next(iter(self.results.values()))
 
     @property
     def metric(self) -> Metric:
-        """How performance is measured, which the task says."""
+        """Metric of the task."""
         return self.first.metric
 
     def scores(self, name: str) -> NDArray[np.float64]:
-        """Return the performance of a policy in each episode, by `metric`."""
+        """Return the score of a policy in each episode, by `metric`."""
         return self.results[name].scores
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row per policy: means, 95% intervals, and the difference from the first with its p."""
+        """Return one row per policy: means, 95% intervals, and the difference from the first with its p-value."""
         from scipy.stats import wilcoxon
 
         rows: list[dict[str, Any]] = []
@@ -86,7 +84,7 @@ class Comparison(Plottable):
             if rows:
                 gain = estimate_mean(scores - base)
                 row |= {"difference": gain.value, "difference_low": gain.low, "difference_high": gain.high}
-                # two-sided; without any difference there is nothing to rank
+                # Wilcoxon's test is undefined without any difference
                 row["p"] = float(wilcoxon(scores - base).pvalue) if (scores != base).any() else 1.0
             rows.append(row)
         for row, p in zip(rows[1:], holm([row["p"] for row in rows[1:]]), strict=True):
@@ -94,7 +92,7 @@ class Comparison(Plottable):
         return rows
 
     def shown(self) -> list[dict[str, Any]]:
-        """Return the table with texts for numbers, as it is printed."""
+        """Return the table as texts."""
         name = next(iter(self.results))
         rows = []
         for row in self.table():
@@ -112,7 +110,7 @@ class Comparison(Plottable):
         return rows
 
     def episodes(self) -> list[dict[str, Any]]:
-        """Return one row per policy and episode, of plain JSON types."""
+        """Return one row of plain JSON values per policy and episode."""
         return [{"agent": name, **row} for name, result in self.results.items() for row in result.table()]
 
     def __repr__(self) -> str:
@@ -129,7 +127,7 @@ class Comparison(Plottable):
         return str(pictures().html(self, self.plot, table))
 
     def frames(self, episode: int = 0, size: int = 400) -> list[NDArray[np.uint8]]:
-        """Return the pictures of an episode with all policies side by side; those that are done wait for the others."""
+        """Return the pictures of an episode with all policies side by side; ended episodes wait for the others."""
         films = [result.frames(episode, size) for result in self.results.values()]
         kept = (result.episodes[episode].infos if result.episodes else {} for result in self.results.values())
         counts = [infos.get("goals_reached") for infos in kept]
@@ -149,6 +147,6 @@ class Comparison(Plottable):
     @overload
     def video(self, path: None = None, episode: int = 0, size: int = 400) -> Clip: ...
     def video(self, path: str | Path | None = None, episode: int = 0, size: int = 400) -> Path | Clip:
-        """Write an episode side by side to a file or, without a path, return a clip that notebooks show."""
+        """Write an episode side by side to a file or, without a path, return a clip for notebooks."""
         frames, fps = self.frames(episode, size), self.first.task.fps
         return Clip(frames, fps) if path is None else write_video(frames, path, fps)

@@ -1,4 +1,4 @@
-"""Episode: what happened between a reset and the end, as rollouts, recorders, experts and files share it."""
+"""Episode: the data of one episode, for rollouts, recorders, experts and files."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
-LARGEST = 1e9  # the largest number in observations and actions; training squares and sums them in float32
+MAX_VALUE = 1e9  # in observations and actions, whose squares are summed in float32
 
 
 class Plottable:
-    """Something that can be drawn as episodes, such as a result; notebooks show it with a small picture.
+    """Base class of objects that can be plotted as episodes, such as results; notebooks show a small plot.
 
-    How it is drawn is in `pidm_nav.pictures`, which knows all that can be drawn and needs matplotlib. It is imported
-    when something is drawn for the first time.
+    The plots are in `pidm_nav.pictures`, which needs matplotlib and is imported on first use.
     """
 
     def plot(self) -> Figure:
-        """Draw where the episodes went on their map or, where there is none to draw on, how their returns grew."""
+        """Plot the episodes' paths on their map or, without a map, their returns over time."""
         figure: Figure = pictures().plot(self)
         return figure
 
@@ -37,21 +36,28 @@ class Plottable:
 
 
 def pictures() -> Any:
-    """Return the module that draws, which imports this one."""
+    """Return the module `pidm_nav.pictures`, which imports this one."""
     return import_module("pidm_nav.pictures")
 
 
 @dataclass(frozen=True, eq=False)
 class Episode(Plottable):
-    """One episode of T steps; its arrays are checked once and read-only."""
+    """One episode of T steps, with checked and read-only arrays."""
 
-    observations: Array  # (T+1, D) float32; or (T+1, H, W, C) uint8 images
-    actions: Array  # (T, A) float32; (T, 0) where they are not known
-    rewards: Array  # (T,) float32
+    observations: Array
+    """(T+1, D) float32, or (T+1, H, W, C) uint8 images."""
+    actions: Array
+    """(T, A) float32, or (T, 0) if unknown."""
+    rewards: Array
+    """(T,) float32."""
     terminated: bool
+    """Whether the episode terminated."""
     truncated: bool
-    seed: int | None = None  # the seed of the reset that began the episode
-    infos: Mapping[str, Array] = field(default_factory=dict)  # other arrays worth keeping: (T, ...) or (T+1, ...)
+    """Whether the episode was truncated."""
+    seed: int | None = None
+    """Seed of the reset."""
+    infos: Mapping[str, Array] = field(default_factory=dict)
+    """Further arrays by name, (T, ...) or (T+1, ...)."""
 
     def __post_init__(self) -> None:
         images = np.asarray(self.observations).dtype == np.uint8 and np.ndim(self.observations) == 4
@@ -60,23 +66,23 @@ class Episode(Plottable):
         rewards = _checked("rewards", self.rewards, np.float32)
         steps = len(np.atleast_1d(actions))
         if steps == 0:
-            raise ValueError("an episode has no actions: leave empty episodes out")
+            raise ValueError("an episode has no actions: leave it out")
         for name, array in (("observations", observations), ("actions", actions)):
             if (array.ndim != 2 and not (images and array is observations)) or 0 in observations.shape[1:]:
-                raise ValueError(f"{name} have shape {array.shape}: one row of numbers per step is needed")
-            if max(array.max(initial=0), -array.min(initial=0)) > LARGEST:
-                raise ValueError(f"{name} have a number beyond {LARGEST:g}: drop that episode, or scale its numbers")
+                raise ValueError(f"{name} have shape {array.shape}: give one row of numbers per step")
+            if max(array.max(initial=0), -array.min(initial=0)) > MAX_VALUE:
+                raise ValueError(f"{name} have a number beyond {MAX_VALUE:g}: drop the episode, or rescale it")
         if len(observations) != steps + 1:
             raise ValueError(
                 f"an episode has {len(observations)} observations for {steps} actions: "
-                f"{steps + 1} are needed, including the one after the last action"
+                f"give {steps + 1}, including the one after the last action"
             )
         if rewards.shape != (steps,):
-            raise ValueError(f"rewards have shape {rewards.shape}: {steps} actions need ({steps},)")
+            raise ValueError(f"rewards have shape {rewards.shape}: give ({steps},), one per action")
         infos = {str(key): _checked(f"info {key!r}", value, None) for key, value in self.infos.items()}
         for key, array in infos.items():
             if array.ndim == 0 or len(array) not in (steps, steps + 1) or (key == "goals_reached" and array.ndim > 1):
-                raise ValueError(f"info {key!r} has shape {array.shape}: it needs {steps} or {steps + 1} rows")
+                raise ValueError(f"info {key!r} has shape {array.shape}: give {steps} or {steps + 1} rows")
         checked: dict[str, Any] = {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos}
         for name in ("terminated", "truncated"):
             if not isinstance(getattr(self, name), bool | np.bool_):
@@ -84,7 +90,7 @@ class Episode(Plottable):
             checked[name] = bool(getattr(self, name))
         if self.seed is not None:
             if not (isinstance(self.seed, int | np.integer) and 0 <= self.seed < 2**63):
-                raise ValueError(f"the seed is {reprlib.repr(self.seed)}: it must be a whole number of 0 or more")
+                raise ValueError(f"the seed is {reprlib.repr(self.seed)}: it must be an integer of 0 or more")
             checked["seed"] = int(self.seed)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -100,12 +106,12 @@ class Episode(Plottable):
 
     @property
     def goals_reached(self) -> int:
-        """The number of goals reached by the end; 0 if the environment reports none."""
+        """Number of goals reached; 0 if the environment reports none."""
         return int(self.infos["goals_reached"][-1]) if "goals_reached" in self.infos else 0
 
     @property
     def success(self) -> bool | None:
-        """Whether the environment reported success or all goals were reached; None if it tells neither."""
+        """Whether the environment reported success or all goals were reached; None if unknown."""
         if "success" in self.infos:
             return bool(self.infos["success"].any())
         if has_goal_flags(self.observations):
@@ -113,7 +119,7 @@ class Episode(Plottable):
         return self.terminated if "goals_reached" in self.infos else None
 
     def cut(self, first: int, end: int) -> Episode:
-        """Return steps `first` to `end` - 1; without its end it is truncated, without its beginning it has no seed."""
+        """Return steps `first` to `end` - 1; truncated without the end, and without a seed if the start is missing."""
         steps = len(self)
         return Episode(
             self.observations[first : end + 1],
@@ -127,14 +133,14 @@ class Episode(Plottable):
 
 
 def _checked(name: str, value: ArrayLike, dtype: type[np.generic] | None) -> Array:
-    """Return a read-only copy; anything but finite numbers is a ValueError."""
+    """Return a read-only copy; anything but finite numbers raises ValueError."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} are of type {array.dtype}: numbers are needed")
+        raise ValueError(f"{name} are of type {array.dtype}: give numbers")
     with np.errstate(over="ignore"):
         checked = array.astype(dtype or array.dtype)
     if checked.dtype.kind == "f" and not np.isfinite(checked).all():
         where = np.argwhere(~np.isfinite(checked))[0].tolist()
-        raise ValueError(f"{name} have a NaN or infinite number at {where}: drop that episode")
+        raise ValueError(f"{name} have a NaN or infinite number at {where}: drop the episode")
     checked.flags.writeable = False
     return checked

@@ -1,4 +1,4 @@
-"""What an evaluation finds: goals reached, success, return and length of each episode, in numbers and pictures."""
+"""evaluate(), and EvalResult with the goals reached, success, return and length of each episode."""
 
 from __future__ import annotations
 
@@ -26,18 +26,28 @@ from pidm_nav.world2d.layout import Layout
 
 @dataclass(frozen=True, eq=False)
 class EvalResult(Plottable):
-    """The results of E episodes of a policy; every array is (E,)."""
+    """Results of E episodes of a policy; every array is (E,)."""
 
     task: Task
-    episodes: tuple[Episode, ...]  # none if they were not kept
+    """The task."""
+    episodes: tuple[Episode, ...]
+    """The episodes; empty if they were not kept."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    film: Mapping[int, Sequence[NDArray[np.uint8]]] = field(default_factory=dict)  # pictures of filmed episodes
-    endings: tuple[Ending, ...] = ()  # by default those of `episodes`
+    """Arguments of the environment."""
+    film: Mapping[int, Sequence[NDArray[np.uint8]]] = field(default_factory=dict)
+    """Pictures of filmed episodes, by index."""
+    endings: tuple[Ending, ...] = ()
+    """Summaries of the episodes, also if they were not kept."""
     seeds: NDArray[np.int64] = field(init=False)
-    goal_ratio: NDArray[np.float64] | None = field(init=False)  # fraction of goals reached; None without goals
-    success: NDArray[np.bool_] | None = field(init=False)  # None if the task does not say what a success is
-    length: NDArray[np.int64] = field(init=False)  # number of steps
-    returns: NDArray[np.float64] = field(init=False)  # sum of rewards
+    """Seeds of the resets."""
+    goal_ratio: NDArray[np.float64] | None = field(init=False)
+    """Fraction of goals reached; None without goals."""
+    success: NDArray[np.bool_] | None = field(init=False)
+    """Whether each episode is a success; None if the task does not report success."""
+    length: NDArray[np.int64] = field(init=False)
+    """Number of steps."""
+    returns: NDArray[np.float64] = field(init=False)
+    """Sum of rewards."""
 
     def __post_init__(self) -> None:
         num_goals = self.num_goals
@@ -55,40 +65,38 @@ class EvalResult(Plottable):
 
     @property
     def num_goals(self) -> int:
-        """The number of goals of the task or of the map; 0 if the environment has none."""
+        """Number of goals of the task or map; 0 if there are none."""
         layout = self.task.layout(self.env_kwargs)
         return self.task.num_goals or (layout.num_goals if layout is not None else 0)
 
     @property
     def metric(self) -> Metric:
-        """How performance is measured, which the task says."""
+        """Metric of the task."""
         return self.task.metric
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """The performance in each episode, by `metric`."""
+        """Score of each episode, by `metric`."""
         known = {"goal ratio": self.goal_ratio, "success rate": self.success, "return": self.returns}
         return np.asarray(known[self.metric], np.float64)
 
     @property
     def mean_goal_ratio(self) -> float:
-        """The mean fraction of goals reached, which is the paper's measure of performance."""
+        """Mean fraction of goals reached, the paper's metric."""
         if self.goal_ratio is None:
-            raise ValueError(f"{self.task.name} has no goals: its metric is the {self.metric}, see scores")
+            raise ValueError(f"{self.task.name} has no goals: use scores, by the {self.metric}")
         return float(self.goal_ratio.mean())
 
     @property
     def success_rate(self) -> float:
-        """The fraction of successful episodes."""
+        """Fraction of successful episodes."""
         if self.success is None:
-            raise ValueError(
-                f"{self.task.name} does not say what a success is: if its infos do, give metric='success rate'"
-            )
+            raise ValueError(f"{self.task.name} does not report success: if its infos do, give metric='success rate'")
         return float(self.success.mean())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% interval of the mean score, over episodes."""
+        """95% interval of the mean score over episodes."""
         bounds = (-math.inf, math.inf) if self.metric == "return" else (0.0, 1.0)
         _, low, high, *_ = estimate_mean(self.scores, bounds=bounds)
         return low, high
@@ -100,19 +108,19 @@ class EvalResult(Plottable):
 
     @property
     def drawn_layout(self) -> Layout | None:
-        """The map that the episodes' states are places on, if there is one."""
+        """Map of the episodes, if there is one."""
         self._check_kept()
         return self.task.layout(self.env_kwargs) if self.task.has_2d_state else None
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row per episode, of plain JSON types."""
+        """Return one row of plain JSON values per episode."""
         columns = {"seed": self.seeds, "goal_ratio": self.goal_ratio, "success": self.success}
         columns |= {"length": self.length, "return": self.returns}
         known = {name: each.tolist() for name, each in columns.items() if each is not None}
         return [dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True)]
 
     def summary(self) -> dict[str, Any]:
-        """Return the means over all episodes, of plain JSON types."""
+        """Return the means over all episodes, as plain JSON values."""
         metric = self.metric.replace(" ", "_")
         found: dict[str, Any] = {"task": self.task.name, "episodes": len(self.endings)}
         found |= {metric: float(self.scores.mean()), f"{metric}_interval": list(self.interval)}
@@ -121,9 +129,9 @@ class EvalResult(Plottable):
         return found | {"length": float(self.length.mean()), "return": float(self.returns.mean())}
 
     def frames(self, episode: int = 0, size: int = 400) -> Sequence[NDArray[np.uint8]]:
-        """Return the pictures of an episode: those that were filmed, or new ones drawn from its states."""
+        """Return the pictures of an episode, filmed or drawn from its states."""
         if not 0 <= episode < len(self.endings):
-            raise ValueError(f"there is no episode {episode}: choose one from 0 to {len(self.endings) - 1}")
+            raise ValueError(f"there is no episode {episode}: choose 0 to {len(self.endings) - 1}")
         if episode in self.film:
             return self.film[episode]
         if not self.task.has_2d_state:
@@ -136,17 +144,12 @@ class EvalResult(Plottable):
             raise ValueError("the episodes were not kept: call evaluate without keep_episodes=False")
 
     @overload
-    def video(self, path: str | Path, episode: int = 0, size: int = 400, fps: float | None = None) -> Path: ...
+    def video(self, path: str | Path, episode: int = 0, size: int = 400) -> Path: ...
     @overload
-    def video(self, path: None = None, episode: int = 0, size: int = 400, fps: float | None = None) -> Clip: ...
-    def video(
-        self, path: str | Path | None = None, episode: int = 0, size: int = 400, fps: float | None = None
-    ) -> Path | Clip:
-        """Write an episode to an mp4 or GIF file or, without a path, return a clip that notebooks show.
-
-        It plays at the speed at which a person plays, unless `fps` is given.
-        """
-        frames, fps = self.frames(episode, size), fps or self.task.fps
+    def video(self, path: None = None, episode: int = 0, size: int = 400) -> Clip: ...
+    def video(self, path: str | Path | None = None, episode: int = 0, size: int = 400) -> Path | Clip:
+        """Write an episode to an mp4 or GIF file or, without a path, return a clip for notebooks."""
+        frames, fps = self.frames(episode, size), self.task.fps
         return Clip(frames, fps) if path is None else write_video(frames, path, fps)
 
 
@@ -163,26 +166,26 @@ def evaluate(
     keep_episodes: bool = True,
     **env_kwargs: Any,
 ) -> EvalResult:
-    """Evaluate a policy; episode i begins with `reset(seed=seed + i)`, whatever the policy.
+    """Evaluate a policy; episode i begins with `reset(seed=seed + i)`.
 
     Args:
-        policy: anything with `predict`.
-        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id; or an
-            environment, which plays the episodes one after the other and stays open.
-        episodes: the number of episodes.
-        seed: the seed of the first episode; by default of those that no demonstration has (`pidm_nav.seeds`).
-        metric: how to measure performance: "goal ratio" (our tasks), "success rate" or "return"; by default the task's.
-        max_steps: the step limit; defaults to the task's.
-        film: the episode to take pictures of, for tasks that cannot be drawn from their states.
-        progress: called with the number of episodes that have ended, whenever some have.
-        keep_episodes: keep the episodes, which pictures and videos need; otherwise only how they ended is kept, and
-            memory does not grow with their number.
-        env_kwargs: the environment's arguments.
+        policy: a policy with `predict`.
+        task: name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id; or an
+            environment, in which episodes run one after the other and which stays open.
+        episodes: number of episodes.
+        seed: seed of the first episode. Default: the first test seed (`pidm_nav.seeds`).
+        metric: "goal ratio" (our tasks), "success rate" or "return". Default: the task's.
+        max_steps: step limit. Default: the task's.
+        film: index of the episode to film, in tasks that cannot be drawn from states.
+        progress: called with the number of episodes that have just ended.
+        keep_episodes: keep the episodes, for plots and videos; otherwise only their endings are kept, and memory does
+            not grow with their length.
+        env_kwargs: arguments of the environment.
     """
     given = task if isinstance(task, gym.Env) else None
     if isinstance(task, gym.Env):
         for name in env_kwargs:
-            raise ValueError(f"{name} cannot be changed in an environment that is made already: give its id instead")
+            raise ValueError(f"{name} cannot be changed in an existing environment: give the environment's id instead")
         task, env_kwargs = task_of(task)
     task = find_task(task, metric)
     seeds = episode_seeds(episodes, seed)
@@ -215,7 +218,7 @@ def evaluate(
 
 @contextmanager
 def _one_row(env: gym.Env[Any, Any], task: Task, max_steps: int | None) -> Iterator[VectorEnv[Any, Any, Any]]:
-    """Yield somebody's environment as a vector environment with one row and a step limit, and leave it open."""
+    """Yield an environment as a vector environment with one row and a step limit, and leave it open."""
     layer: Any = env
     while isinstance(layer, gym.Wrapper) and not isinstance(layer, gym.wrappers.TimeLimit):
         layer = layer.env
@@ -225,4 +228,4 @@ def _one_row(env: gym.Env[Any, Any], task: Task, max_steps: int | None) -> Itera
     try:
         yield rows
     finally:
-        rows.closed = True  # or it would close the environment when it is forgotten
+        rows.closed = True  # otherwise garbage collection would close the environment

@@ -1,1 +1,1 @@
-"""The theorems of the paper, checked on problems where every term is known; this folder needs only our plots."""
+"""Numerical checks of the paper's theorems on toy problems where every term is known."""

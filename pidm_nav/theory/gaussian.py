@@ -28,7 +28,7 @@ class GaussianPredictor(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearGaussian:
-    """The problem's parameters; control^2 policy_std^2 / dynamics_std^2 is how much the future tells."""
+    """Parameters of the problem; control^2 policy_std^2 / dynamics_std^2 is how informative the future is."""
 
     control: float = 1.0
     dynamics_std: float = 1.0
@@ -92,7 +92,7 @@ class LinearGaussian:
         return states, actions, futures
 
     def learned_predictor(self, samples: int, rng: Generator) -> GaussianPredictor:
-        """Learn p_hat by least squares on samples of its own."""
+        """Learn p_hat by least squares on separate samples."""
         states, _, futures = self.sample(rng, (samples,))
         slope = states @ futures / (states @ states)
         return GaussianPredictor(float(slope), float((futures - slope * states).std()))
@@ -124,7 +124,7 @@ class LinearGaussian:
             optimal=self.optimal_gap,
             variance=float(bc_var - idm_var),
             bias=float((1 - shrink) ** 2 * (self.gain**2 * second - c @ test @ c)),
-            shift=0.0,  # Var(a|s,s') is the same for every s', so moving mass between futures changes nothing
+            shift=0.0,  # Var(a|s,s') does not depend on s', so moving mass between futures changes nothing
         )
 
     def measured_gap(

@@ -1,4 +1,4 @@
-"""Do the paper's theorems hold where everything is known? Predicted against measured, on three kinds of problems.
+"""Report of the numerical checks of the paper's theorems: predicted against measured values on three problems.
 
 A row compares a number that the theory predicts with one measured from samples by estimators that know nothing of
 the prediction. tabular.py and gaussian.py have the problems of the theorems, which have the same methods; tracking.py

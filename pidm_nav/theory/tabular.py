@@ -57,9 +57,9 @@ class TabularProblem:
 
     @classmethod
     def telling(cls, strength: float) -> TabularProblem:
-        """Make a problem whose future shifts the mean action by up to +-strength: 0 tells nothing, 1.5 much."""
+        """Make a problem whose future shifts the mean action by up to +-strength (0 is uninformative)."""
         values, shift = np.linspace(-3, 3, 13), strength * np.linspace(-1, 1, 7)
-        own = np.array([-0.3, 0, 0.3])[:, None, None] * values  # what the state alone says about the action
+        own = np.array([-0.3, 0, 0.3])[:, None, None] * values  # effect of the state on the action
         weights = np.exp(-((values - shift[:, None]) ** 2) / 2 + own)
         return cls(np.full(3, 1 / 3), np.full((3, 7), 1 / 7), weights / weights.sum(-1, keepdims=True), values)
 
@@ -111,7 +111,7 @@ class TabularProblem:
 
     @property
     def error_difference(self) -> Floats:
-        """Squared error (S, F, A) of the optimal BC less that of the optimal IDM predictor; its mean is Delta."""
+        """Squared error (S, F, A) of the optimal BC minus that of the optimal IDM predictor; its mean is Delta."""
         bc = (self.values - self.bc_mean[:, None, None]) ** 2
         return np.asarray(bc - (self.values - self.idm_mean[:, :, None]) ** 2)
 
@@ -144,7 +144,7 @@ class TabularProblem:
     def gap_terms(
         self, predictor: Floats, samples: tuple[int, int], ridge: float = 1.0, check_support: bool = True
     ) -> GapTerms:
-        """Compute Corollary 1's terms; a predictor that breaks Assumption 1 is refused unless it goes unchecked."""
+        """Compute Corollary 1's terms; unless unchecked, a predictor that breaks Assumption 1 raises ValueError."""
         outside = (predictor > 0) & (self.futures == 0)
         if check_support and outside.any():
             state, future = np.argwhere(outside)[0]
@@ -165,7 +165,7 @@ class TabularProblem:
         )
 
     def outside_error(self, predictor: Floats) -> float:
-        """Return what Corollary 1 misses without Assumption 1: E[a^2] where p* is 0 and the learned IDM says 0."""
+        """Return the term missing from Corollary 1 without Assumption 1: E[a^2] where p* and the learned IDM are 0."""
         mass = self.states[:, None] * np.where(self.futures > 0, 0, predictor)
         return float((mass * (self.actions @ self.values**2)).sum())
 
@@ -226,6 +226,6 @@ def _cell_moments(cell: Floats, mean: Floats, var: Floats, samples: int, ridge: 
     count = np.arange(samples + 1)
     pmf = binom.pmf(count, samples, cell[..., None])  # Assumption 2 (i.i.d.): the count in a cell is binomial
     size = np.maximum(count + ridge, 1)  # without samples, the mean is 0 / 1
-    share, spread = count / size, count / size**2
-    first = pmf @ share
-    return mean * first, var * (pmf @ spread) + mean**2 * (pmf @ share**2 - first**2)
+    weight, weight_variance = count / size, count / size**2
+    first = pmf @ weight
+    return mean * first, var * (pmf @ weight_variance) + mean**2 * (pmf @ weight**2 - first**2)

@@ -1,4 +1,4 @@
-"""What both kinds of problems share: the terms of the gap, a measured number, and samples needed for an error."""
+"""Common parts of the problems: the terms of the gap, measured values, and samples needed for an error."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Pair = tuple[float, float]
-"""A number of BC, and the same of the IDM."""
+"""A value of BC and of the IDM."""
 GROUPS = 20  # of datasets, for the jackknife
 
 
 class GapTerms(NamedTuple):
     """Corollary 1: the four parts of EPE(BC) - EPE(IDM; approximate predictor) of learned estimators."""
 
-    optimal: float  # Delta: what knowing the future saves the optimal predictors (Theorem 1)
-    variance: float  # delta: variance of the BC estimator less that of the IDM estimator
-    bias: float  # beta: squared bias of the BC estimator less that of the IDM estimator
-    shift: float  # gamma: irreducible noise under the true less that under the approximate predictor
+    optimal: float  # Delta: gap of the optimal predictors (Theorem 1)
+    variance: float  # delta: variance of the BC estimator minus that of the IDM estimator
+    bias: float  # beta: squared bias of the BC estimator minus that of the IDM estimator
+    shift: float  # gamma: irreducible noise under the true minus that under the approximate predictor
 
     @property
     def total(self) -> float:
@@ -28,7 +28,7 @@ class GapTerms(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A number estimated from samples and its standard error."""
+    """Value estimated from samples, with its standard error."""
 
     value: float
     error: float

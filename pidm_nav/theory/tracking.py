@@ -2,14 +2,14 @@
 
 A demonstrated path advances by u_t, and x_t = (position on the path) + e_t. Demonstrations are recorded with
 e ~ N(0, demo_std^2) and actions a = u - gain e + N(0, action_std^2). Acting agents move by
-x_{t+1} = x_t + a_t + N(0, noise_std^2), from e_0 = 0. Everybody knows u_t; they differ in how they answer a deviation:
+x_{t+1} = x_t + a_t + N(0, noise_std^2), from e_0 = 0. All agents know u_t; they differ in their response to deviations:
 
     BC          a = u - k e, where k is the least-squares estimate of the demonstrator's gain
     PIDM        a = s' - x (the exact inverse dynamics), where the predictor returns
                 s' = pull (path's next position + N(0, target_std^2)) + (1 - pull) (x + u)
-    no pull     PIDM with pull 0: the own state plus the demonstration's change
+    no pull     PIDM with pull 0: the agent's state plus the demonstration's change
 
-So an agent with pull p acts a = u - p e, up to its predictor's noise: the pull is a gain that nobody demonstrated.
+So an agent with pull p acts a = u - p e, up to its predictor's noise: the pull is a gain that was not demonstrated.
 """
 
 from __future__ import annotations

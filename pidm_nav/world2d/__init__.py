@@ -1,1 +1,1 @@
-"""The 2D world: maps, dynamics, the environment alone and in thousands, and its pictures."""
+"""The 2D world: maps, dynamics, single and vector environments, and rendering."""

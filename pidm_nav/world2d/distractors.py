@@ -1,4 +1,4 @@
-"""Exogenous noise: parts of the observation that change on their own and carry no information about the task."""
+"""Exogenous noise: distractors in observations that carry no information about the task."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from pidm_nav.limits import MAX_FEATURES, check_number
 NoiseKind = Literal["iid", "random_walk"]
 
 FEATURE_NOISE: dict[NoiseKind, tuple[float, float]] = {"iid": (1.0, 10.0), "random_walk": (0.3, 100.0)}
-"""Default standard deviation, and after how many of them features are clipped, so that the space has finite bounds."""
+"""Default standard deviation of features, and their bound in standard deviations."""
 
 
 class ExogenousNoise(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Adds distractors to the observations; the environment itself behaves as before.
+    """Wrapper that adds distractors to the observations; the dynamics do not change.
 
-    State observations (D,) get `features` numbers appended: new normal noise in every step (`"iid"`), or a random
-    walk that starts at 0 and has normal steps (`"random_walk"`). In pixel observations the bright pixels, which are
-    the floor, are replaced by new uniform noise in every step, or by a random walk of each pixel with uniform steps;
-    walls, agent and goals stay visible. `reset(seed=...)` also seeds the noise, which has a stream of its own.
+    Vectors (D,) get `features` more values: independent normal noise in every step (`"iid"`), or a random walk from 0
+    with normal steps (`"random_walk"`). In images, bright pixels (the floor) are replaced by uniform noise in every
+    step, or by a random walk of each pixel with uniform steps; walls, agent and goals stay visible. `reset(seed=...)`
+    also seeds the noise, whose stream is independent of the environment's.
 
     Args:
-        env: an environment with vector or uint8 image observations.
+        env: environment with vector or uint8 image observations.
         kind: `"iid"` or `"random_walk"`.
-        features: the number of distractor features appended to state observations.
-        std: standard deviation of the features, or of the steps of their random walk; defaults to 1.0 for `"iid"`
-            and 0.3 for `"random_walk"`.
-        pixel_low: value of the darkest noise in pixel observations; pixels with a darker channel are left alone.
-        pixel_high: one more than the value of the brightest noise.
-        pixel_step: the most by which a pixel's random walk moves in a step.
+        features: number of distractor features in vectors.
+        std: standard deviation of the features, or of the steps of their random walk. Default: 1.0 for `"iid"`, 0.3 for
+            `"random_walk"`.
+        pixel_low: darkest noise in images; pixels with a darker channel do not change.
+        pixel_high: brightest noise in images, plus one.
+        pixel_step: largest step of a pixel's random walk.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class ExogenousNoise(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArg
         check_number("pixel_step", pixel_step, 1, 256)
         inner = env.observation_space
         if not isinstance(inner, spaces.Box) or len(inner.shape) not in (1, 3):
-            raise ValueError(f"the observation space is {inner}: distractors need a vector or an image")
+            raise ValueError(f"the observation space is {inner}: give an environment with vectors or images")
         self._pixels = len(inner.shape) == 3
         if self._pixels and inner.dtype != np.uint8:
-            raise ValueError(f"the images have dtype {inner.dtype}: distractors need uint8")
+            raise ValueError(f"the images have dtype {inner.dtype}: give uint8 images")
         self.pixel_low, self.pixel_high, self.pixel_step = pixel_low, pixel_high, pixel_step
         self._limit = self.std * limit
         self._noise_random = np.random.default_rng()
-        self._walk: NDArray[Any] | None = None  # the noise of the previous step; None at the start of an episode
+        self._walk: NDArray[Any] | None = None  # noise of the previous step; None at the start of an episode
         if not self._pixels:
             limits = np.full(features, self._limit, dtype=inner.dtype)
             low, high = np.concatenate([inner.low, -limits]), np.concatenate([inner.high, limits])
@@ -80,7 +80,7 @@ class ExogenousNoise(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArg
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode and a new random walk."""
         if seed is not None:
-            # A spawned stream is independent of the environment's, which uses the seed itself.
+            # a spawned stream is independent of the environment's
             self._noise_random = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
         self._walk = None
         return super().reset(seed=seed, options=options)
@@ -90,7 +90,7 @@ class ExogenousNoise(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArg
         if not self._pixels:
             self._walk = self._feature_noise()
             return np.concatenate([observation, self._walk.astype(observation.dtype)])
-        # Channel by channel: NumPy is many times slower along an axis of three.
+        # channel by channel, as NumPy is many times slower along an axis of three
         darkest = reduce(np.minimum, np.moveaxis(observation, -1, 0))
         bright = (darkest >= self.pixel_low)[..., None]
         self._walk = self._pixel_noise(observation.shape)

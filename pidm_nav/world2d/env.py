@@ -1,4 +1,4 @@
-"""A single 2D navigation environment."""
+"""NavEnv: the 2D navigation environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, Obs
 
 
 class NavEnv(ChangeableWorld, OrderedGoalsEnv):
-    """Touch a series of goals in order, moving with a noisy velocity between walls that the agent bounces off.
+    """2D navigation: reach a series of goals in order, with noisy velocity control between walls.
 
     ## Ids
     | id | goals | observation | step limit | room |
@@ -56,9 +56,9 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
     |---|---|---|
     | `render_mode` | None | `"human"` opens a window, `"rgb_array"` draws in memory |
     | `task` | None | name of a 2D task; the id sets it |
-    | `layout` | None | path, text or list of lines of a map of your own (`PIDMNav-Custom-v0`) |
-    | `room_size` | (800, 800) | width and height of the room of your own map, in pixels |
-    | `goal_order` | None | visiting order of the goals of your own map if all of them are `G` |
+    | `layout` | None | path, text or list of lines of your own map (`PIDMNav-Custom-v0`) |
+    | `room_size` | (800, 800) | width and height of your own map in pixels |
+    | `goal_order` | None | visiting order of the goals of your own map, if all of them are `G` |
     | `noise_std` | 0.2 | standard deviation of the noise on each action component |
     | `clip_noise` | True | clip action plus noise to [-1, 1] |
     | `deadzone` | 0.1 | action components below this value count as 0 |
@@ -66,8 +66,8 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
     | `image_size` | 224 | side of the images in pixels |
     | `observe_goals` | True | observe the goals and their flags, not only `[x, y]` |
     | `relative_goals` | False | observe the goals relative to the agent |
-    | `random_start` | False | start anywhere free |
-    | `random_goals` | False | place the goals anywhere free |
+    | `random_start` | False | start at a random free position |
+    | `random_goals` | False | place the goals at random free positions |
 
     To change the dynamics, the reward or the observations, override the methods of
     `pidm_nav.world2d.world.ChangeableWorld`.
@@ -106,7 +106,7 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
         self._goals: list[tuple[float, float]] = []  # empty until the first reset
         self._state: State = np.empty(0, np.float32)
         self._trace: list[tuple[float, float]] = []
-        self._noise: list[tuple[float, float]] = []  # what is left of the block, the next step's last
+        self._noise: list[tuple[float, float]] = []  # rest of the block, in reverse order
         self._change_velocity = self._changed_velocity if self._is_changed("change_velocity") else None
         self._changes_reward = self._is_changed("change_reward")
 
@@ -118,14 +118,14 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
         state = self.world.check_state(options["state"]) if "state" in options else None
         super().reset(seed=seed)
         if seed is not None:
-            self._noise = []  # the rest of the block belongs to the old seed
+            self._noise = []  # its rest belongs to the old seed
         self._begin(self.world.spawn(self.np_random) if state is None else state)
         if self.render_mode == "human":
             self.render()
         return self.observe(self._state), self._info(-1)
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Move once."""
+        """Take one step."""
         if not self._goals:
             raise ResetNeeded("step() needs a running episode: call reset() first")
         velocity = read_action(action, ("velocity along x", "velocity along y"))
@@ -148,11 +148,11 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
         return self.observe(self._state), reward, terminated, truncated, info
 
     def get_state(self) -> NDArray[np.float32]:
-        """Return a copy of the state vector, whatever the observations are."""
+        """Return a copy of the state vector, for any type of observations."""
         return self._state.copy()
 
     def set_state(self, state: Any) -> None:
-        """Put the running episode at a state vector; an impossible one is a ValueError and changes nothing."""
+        """Continue the episode from a state vector; an invalid one raises ValueError and changes nothing."""
         state = self.world.check_state(state)
         if not self._goals:
             raise ResetNeeded("set_state() needs a running episode: call reset(), or reset(options={'state': ...})")
@@ -163,7 +163,7 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
         return render_state(self.layout, self._state, size=800, trace=np.array(self._trace))
 
     def _begin(self, state: State) -> None:
-        """Put the agent into a state; what steps need of it is kept as plain numbers, which are faster than arrays."""
+        """Set the state; position and goals are kept as Python floats, which are faster than arrays."""
         position, goals, reached = split_state(state)
         self._x, self._y = self._last = tuple(position.tolist())
         self._goals = goals.tolist()

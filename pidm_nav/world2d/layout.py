@@ -1,4 +1,4 @@
-"""A map drawn in ASCII, and the pixels it stands for.
+"""Layout: a map in ASCII, and its walls, starts and goals in pixels.
 
     ##########      # or W     wall
     #....#...#      . or space free
@@ -7,9 +7,8 @@
     #.2......#
     ##########
 
-A map is a grid of cells stretched over a room in pixels, x to the right and y down. The wall rectangles, starts and
-goals are derived from its text here and nowhere else. A start or goal is centered on the upper left corner of its cell,
-so the cells to its left and above it must be free.
+A map is a grid of cells stretched over a room in pixels, x to the right and y down. A start or goal is centered on the
+upper left corner of its cell, so the cells to its left and above it must be free.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from numpy.typing import NDArray
 from pidm_nav.limits import MAX_CELLS, MAX_SIDE, check_number
 
 BOX = 20  # side of the agent's and of each goal's box, in pixels
-REACH = BOX // 2  # how far a box extends from its center, in pixels
+REACH = BOX // 2  # from the center of a box to its edge, in pixels
 MARGIN = 32
-"""The largest number of pixels beyond the room at which a bounce can end.
+"""Largest distance outside the room at which a bounce can end, in pixels.
 
 A push is at most BOX + 1 and is only applied while a wall is overlapped, that is while the center is less than
 REACH + 1 pixels outside (by rounding, walls may stick out by one pixel): 10 + 1 + 21."""
@@ -57,7 +56,7 @@ class Layout:
         room_size: Sequence[int] = (800, 800),
         goal_order: Sequence[int] | None = None,
     ) -> Layout:
-        """Return the map of a text (anything with a line break in it), of a list of lines or of a file's path."""
+        """Load a map from a text (with a line break), a list of lines or a file's path."""
         if isinstance(source, list | tuple) and all(isinstance(line, str) for line in source):
             source = "\n".join(source) + "\n"
         if not isinstance(source, str | Path):
@@ -66,22 +65,22 @@ class Layout:
         if isinstance(source, Path) or ("\n" not in source and source.strip()):
             try:
                 with Path(source).open(encoding="utf-8-sig") as file:
-                    text = file.read(2 * MAX_CELLS + 1)  # line breaks included: no map is longer
+                    text = file.read(2 * MAX_CELLS + 1)  # no map is longer, line breaks included
             except FileNotFoundError:
-                raise FileNotFoundError(f"no map file at '{source}': give a path or the map's text") from None
+                raise FileNotFoundError(f"there is no map '{source}': give a path or the map's text") from None
             except UnicodeDecodeError:
-                raise ValueError(f"'{source}' is not a text file: a map is plain ASCII") from None
+                raise ValueError(f"'{source}' is not a text file: give a map in ASCII") from None
         return cls.parse(text, room_size, goal_order)
 
     @classmethod
     def parse(cls, text: str, room_size: Sequence[int] = (800, 800), goal_order: Sequence[int] | None = None) -> Layout:
-        """Return the map of a text; errors name the line and the column.
+        """Parse a map; errors name the line and the column.
 
         Args:
             text: the map.
             room_size: width and height of the room in pixels.
-            goal_order: only for maps whose goals are all `G`: `goal_order[i]` is the goal to visit i-th, counting
-                the Gs from 0 in reading order.
+            goal_order: for maps whose goals are all `G`: `goal_order[i]` is the i-th goal to visit, with the Gs
+                numbered from 0 in reading order.
         """
         rows = _normalize(text)
         try:
@@ -93,7 +92,7 @@ class Layout:
         if any("G" in row for row in rows):
             rows = _number_goals(rows, goal_order)
         elif goal_order is not None:
-            raise ValueError("goal_order is only for maps with G goals: this one numbers its goals itself")
+            raise ValueError("goal_order is given, and the map has numbered goals: leave it out")
         return cls(rows, (int(width), int(height)))
 
     def __post_init__(self) -> None:
@@ -109,12 +108,12 @@ class Layout:
 
     @property
     def text(self) -> str:
-        """The map's text, which `parse` reads."""
+        """Text of the map, for `parse`."""
         return "\n".join(self.rows) + "\n"
 
     @property
     def num_goals(self) -> int:
-        """The number of goals."""
+        """Number of goals."""
         return len(self.goals)
 
     def free(self) -> NDArray[np.bool_]:
@@ -125,7 +124,7 @@ class Layout:
         return free
 
     def reachable(self) -> NDArray[np.bool_]:
-        """Return (width, height) which of the `free` positions are connected with the first start."""
+        """Return (width, height) whether each position is free and connected to the first start."""
         from scipy.ndimage import label
 
         regions, _ = label(self.free())
@@ -168,34 +167,34 @@ class Layout:
             for start, length in _runs(wall[:, column]):
                 if length >= 2 or start + length == lines:
                     cells.append((column, start, 1, length))
-        # Each number is rounded on its own (half to even), and the rectangle is then laid around its truncated
-        # center, which can move it by one pixel: the walls of the paper's recordings were made like this.
+        # Each number is rounded separately (half to even), and the rectangle is placed around its truncated center,
+        # which can shift it by one pixel, as in the paper's recordings.
         scale = np.divide(self.room_size, (columns, lines))
         corners, sizes = np.rint(np.array(cells).reshape(-1, 2, 2) * scale).astype(np.int64).swapaxes(0, 1)
         return np.hstack([(corners + sizes / 2).astype(np.int64) - sizes // 2, sizes])
 
     def _check_room(self, cells: list[Cell]) -> None:
-        """Refuse boxes inside walls, starts on the first goal, and goals that no path leads to."""
+        """Raise ValueError for boxes inside walls, starts on the first goal, and unreachable goals."""
         free, reachable = self.free(), self.reachable()
         for (mark, line, column), (x, y) in zip(cells, self._centers(cells).astype(int).tolist(), strict=True):
             place = f"{'start' if mark == 'A' else f'goal {mark}'} (map line {line + 1}, column {column + 1})"
             if not free[x, y]:
                 raise ValueError(
                     f"the {BOX} px box of {place} overlaps a wall: "
-                    "it is centered on its cell's upper left corner, so keep the cells to its left and above it free"
+                    "keep the cells to its left and above it free, as it is centered on its cell's upper left corner"
                 )
             around = reachable[max(x - BOX + 1, 0) : x + BOX, max(y - BOX + 1, 0) : y + BOX]
             if not (reachable[x, y] if mark == "A" else around.any()):
                 raise ValueError(
-                    f"no path leads from the start to {place}: "
-                    f"open a gap in the walls wide enough for the {BOX} px agent"
+                    f"there is no path from the start to {place}: "
+                    f"open a gap in the walls that is wide enough for the {BOX} px agent"
                 )
             if mark == "A" and (np.abs((x, y) - self.goals[0]) < BOX).all():
                 raise ValueError(f"the {place} touches the first goal: move one of them")
 
 
 def _normalize(text: str) -> tuple[str, ...]:
-    """Return the map's lines with `W` and spaces spelled `#` and `.`, if they are a rectangle of known marks."""
+    """Return the map's lines with `W` and spaces as `#` and `.`; they must be a rectangle of known marks."""
     lines = text.strip("\r\n").splitlines()
     if not lines:
         raise ValueError("the map is empty: draw it with # walls, A start and goals 1, 2, ...")
@@ -204,7 +203,7 @@ def _normalize(text: str) -> tuple[str, ...]:
     for number, line in enumerate(lines, start=1):
         if len(line) != len(lines[0]):
             raise ValueError(
-                f"map line {number} is {len(line)} characters wide, line 1 is {len(lines[0])}: make them equal"
+                f"map line {number} has {len(line)} characters, and line 1 has {len(lines[0])}: make them equal"
             )
         unknown = re.search(f"[^#W .AG{GOAL_MARKS}]", line)
         if unknown:
@@ -222,21 +221,21 @@ def _number_goals(rows: tuple[str, ...], goal_order: Sequence[int] | None) -> tu
             raise ValueError(f"{place} has goal {goal[0]} beside G goals: use one kind")
     count = sum(row.count("G") for row in rows)
     if goal_order is None and count > 1:
-        raise ValueError(f"the map has {count} G goals and no goal_order: say in which order to visit them")
+        raise ValueError(f"the map has {count} G goals and no order: give goal_order, or number the goals")
     try:
         order = [0] if goal_order is None else [index(goal) for goal in goal_order]
     except TypeError:
-        raise ValueError(f"goal_order is {reprlib.repr(goal_order)}: give whole numbers") from None
+        raise ValueError(f"goal_order is {reprlib.repr(goal_order)}: give integers") from None
     if sorted(order) != list(range(count)):
-        raise ValueError(f"goal_order {order} must name each of 0 to {count - 1} once: the map has that many Gs")
+        raise ValueError(f"goal_order is {order}: give each of 0 to {count - 1} once, as the map has {count} Gs")
     if count > len(GOAL_MARKS):
-        raise ValueError(f"the map has {count} goals: {len(GOAL_MARKS)} is the most")
+        raise ValueError(f"the map has {count} goals: use at most {len(GOAL_MARKS)}")
     marks = (GOAL_MARKS[order.index(goal)] for goal in range(count))
     return tuple("".join(next(marks) if mark == "G" else mark for mark in row) for row in rows)
 
 
 def _check_marks(rows: tuple[str, ...], starts: list[Cell], goals: list[Cell]) -> None:
-    """Refuse a map without a start or goals, or with a gap or a repetition in the order of its goals."""
+    """Raise ValueError for a map without a start or goals, or with missing or repeated goals."""
     size = f"{len(rows)} lines of {len(rows[0])}"
     if not starts:
         raise ValueError(f"the map ({size}) has no start: put an A where the agent begins")
@@ -245,7 +244,7 @@ def _check_marks(rows: tuple[str, ...], starts: list[Cell], goals: list[Cell]) -
     for number, (mark, line, column) in enumerate(goals):
         if mark != GOAL_MARKS[number : number + 1]:
             place = f"goal {mark} at map line {line + 1}, column {column + 1}"
-            raise ValueError(f"{place} is there twice, or the one before it is missing: number the goals 1, 2, 3, ...")
+            raise ValueError(f"{place} is repeated, or the previous goal is missing: number the goals 1, 2, 3, ...")
 
 
 def _runs(wall: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
-"""Draws a state as an RGB frame, and a map on matplotlib axes.
+"""Rendering of states as RGB frames, and of maps on matplotlib axes.
 
-Frames are drawn in memory (`pygame.Surface`): this needs no display, no audio and no `pygame.init()`.
+Frames are drawn in memory (`pygame.Surface`), without a display, audio and `pygame.init()`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def render_state(
     layout: Layout, state: ArrayLike, size: drawing.FrameSize = None, trace: ArrayLike | None = None
 ) -> Frame:
-    """Draw a state vector as a fresh (H, W, 3) uint8 frame.
+    """Draw a state vector as a new (H, W, 3) uint8 frame.
 
     Args:
         layout: the map.
         state: `[x, y, (goal_x, goal_y, reached) for each goal]` in room pixels.
-        size: the length of the frame's longest side, or (width, height), in which a room of other proportions is
-            centered between black margins; by default a frame pixel is a room pixel.
+        size: longest side of the frame, or (width, height), in which a room of other proportions is centered between
+            black margins. Default: the room's size.
         trace: (N, 2) positions so far, oldest first, drawn as a line that fades with age.
     """
     import pygame
@@ -39,11 +39,11 @@ def render_state(
     if values.ndim != 1 or values.size % 3 != 2 or not np.isfinite(values).all():
         raise ValueError(
             f"cannot draw a state of shape {values.shape}: "
-            "give finite numbers [x, y, (goal_x, goal_y, reached) for each goal]"
+            "give finite values [x, y, (goal_x, goal_y, reached) for each goal]"
         )
     view = drawing.view_room(layout.room_size, size)
     frame = drawing.background(layout, view).copy()
-    # The canvas shares the frame's memory: what is drawn on it is in the array.
+    # the canvas shares the frame's memory
     canvas = pygame.image.frombuffer(frame.data, (view.width, view.height), "RGB")
     if trace is not None:
         drawing.draw_trace(canvas, view, np.asarray(trace, dtype=np.float64).reshape(-1, 2))
@@ -51,7 +51,7 @@ def render_state(
     if "later" in kinds:
         kinds[kinds.index("later")] = "current"
     goals = list(zip(kinds, goals_of(values).tolist(), strict=True))
-    for number in range(len(goals), 0, -1):  # an earlier goal lies on top of a later one
+    for number in range(len(goals), 0, -1):  # earlier goals on top of later ones
         kind, (x, y) = goals[number - 1]
         drawing.draw_sprite(canvas, view, kind, x, y, number)
     drawing.draw_sprite(canvas, view, "agent", *values[POSITION].tolist())
@@ -59,7 +59,7 @@ def render_state(
 
 
 def draw_states(layout: Layout, states: ArrayLike, size: int) -> list[Frame]:
-    """Draw each state of an episode (T+1, D), with the trace up to it."""
+    """Draw each state of an episode (T+1, D) with its trace."""
     states = np.asarray(states)
     return [render_state(layout, state, size, states[: step + 1, POSITION]) for step, state in enumerate(states)]
 
@@ -68,7 +68,7 @@ def draw_map(ax: Axes, layout: Layout, goals: ArrayLike | None = None) -> None:
     """Draw the walls, the starts and the numbered goals on matplotlib axes, with y pointing down.
 
     Args:
-        ax: where to draw; traces can be plotted on it in room pixels.
+        ax: axes, in room pixels.
         layout: the map.
         goals: (G, 2) goals to draw instead of the map's.
     """

@@ -1,4 +1,4 @@
-"""The state vector of the 2D tasks and its parts: the only module that knows where each number stands.
+"""The state vector of the 2D tasks; only this module depends on the order of its features.
 
 [x, y,  goal_x, goal_y, reached,  goal_x, goal_y, reached,  ...]      one triple per goal, in visiting order
 """
@@ -41,7 +41,7 @@ def join_state(positions: Array, goals: Array, goals_reached: int | NDArray[np.i
 def split_state(states: Array) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
     """Invert `join_state`: return positions (..., 2), goals (..., G, 2) and the number of goals reached (...).
 
-    Positions have three decimals, which float32 tells apart in any room, so rounding restores them exactly.
+    Positions have three decimals, which float32 resolves in any room, so rounding restores them exactly.
     """
     vectors: NDArray[np.float64] = np.asarray(states, dtype=np.float64)
     return np.round(vectors[..., POSITION], 3), goals_of(vectors), np.sum(vectors[..., REACHED] > 0.5, axis=-1)
@@ -53,7 +53,7 @@ def goals_of(states: Array) -> Array:
 
 
 def current_goals(goals: Array, goals_reached: NDArray[np.int64], ahead: int = 0) -> Any:
-    """Return the goals to touch next (N, 2), or those `ahead` places after them; at the end, the last goals."""
+    """Return the current goals (N, 2), or those `ahead` of them; at the end, the last goals."""
     return np.asarray(goals[np.arange(len(goals)), np.minimum(goals_reached + ahead, goals.shape[1] - 1)])
 
 
@@ -66,7 +66,7 @@ def shift_goals(states: Array, sign: int) -> Array:
 
 
 def has_goal_flags(observations: Array) -> bool:
-    """Return whether (T+1, D) observations look like state vectors: with 0 or 1 in the columns of the flags."""
+    """Return whether observations (T+1, D) look like state vectors, with 0 or 1 in the columns of the flags."""
     if observations.ndim != 2 or observations.shape[1] < 5 or observations.shape[1] % 3 != 2:
         return False
     flags = observations[:, REACHED]

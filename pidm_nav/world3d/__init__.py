@@ -1,1 +1,1 @@
-"""The tasks in a 3D game engine, seen over the walker's shoulder; needs the extra `3d`."""
+"""The 3D world: tasks in a game engine, seen over the walker's shoulder; needs the extra `3d`."""

@@ -1,4 +1,4 @@
-"""The game engine, ViZDoom, which runs in a process of its own."""
+"""Engine: the game engine ViZDoom, in a separate process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pidm_nav.world3d.levels import Level
 from pidm_nav.world3d.wad import TOKEN, build_wad
 
 TICS_PER_SECOND = 35
-SCREEN = (240, 320)  # height and width of the engine's picture: small, but large enough to be watched
-DAZED = 7  # tics at the beginning of an episode in which the game lets nobody move
+SCREEN = (240, 320)  # height and width of the engine's picture
+SPAWN_FREEZE_TICS = 7  # tics after a spawn in which the game ignores movement
 
-# This script starts the engine such that it ends with this process, however that ends. Only Linux can do so.
+# This script starts an engine that ends with this process, even if it is killed; Linux only.
 LAUNCHER = """#!/bin/sh
 cd "{folder}"  # the engine makes a folder where it starts
 echo $$ > pid
@@ -37,7 +37,7 @@ if os.getppid() == {parent}:
 
 
 class Pose(NamedTuple):
-    """Where the walker is and where it looks, in engine units and degrees; a positive pitch looks up."""
+    """Position and view of the walker, in engine units and degrees; a positive pitch looks up."""
 
     x: float
     y: float
@@ -47,10 +47,10 @@ class Pose(NamedTuple):
 
 
 class Engine:
-    """A running engine with one level; in `realtime`, 35 tics pass per second, whether or not anybody acts.
+    """A running engine with one level; in `realtime`, 35 tics pass per second, with or without actions.
 
-    What it needs to start, a folder and three files of shared memory, is removed as soon as it runs: a process that
-    is killed later leaves nothing behind.
+    The engine's folder and its files of shared memory are removed as soon as it runs, so that a killed process leaves
+    nothing behind.
     """
 
     def __init__(self, level: Level, realtime: bool = False) -> None:
@@ -65,28 +65,28 @@ class Engine:
                 game.init()
             except Exception as error:
                 remedy = "try pip install --force-reinstall vizdoom"
-                raise OSError(f"the game engine does not start ({error}): {remedy}") from None
+                raise OSError(f"ViZDoom does not start ({error}): {remedy}") from None
             if (folder / "pid").exists():
                 self._process = int((folder / "pid").read_text(encoding="ascii"))
                 _remove_shared_memory(self._process)
-        # In all episodes the camera is this many units behind and above the walker's eyes.
+        # distance of the camera behind and above the walker's eyes, for all episodes
         for command in ("chase_dist 130", "chase_height 16", "chase"):
             game.send_game_command(command)
         game.advance_action(1)
 
     @property
     def tic(self) -> int:
-        """The number of tics since the episode began."""
+        """Number of tics since the episode began."""
         return int(self._game.get_episode_time())
 
     def begin(self, seed: int) -> None:
         """Begin an episode."""
         self._game.set_seed(seed)
         self._game.new_episode()
-        self.advance((0.0, 0.0, 0.0, 0.0), DAZED)
+        self.advance((0.0, 0.0, 0.0, 0.0), SPAWN_FREEZE_TICS)
 
     def advance(self, thrust: tuple[float, ...], tics: int) -> None:
-        """Hold the thrust forward, right, turn and look for a number of tics."""
+        """Apply the thrust forward, right, turn and look for a number of tics."""
         self._game.set_action(list(thrust))
         self._game.advance_action(tics)
 
@@ -99,12 +99,12 @@ class Engine:
         self._game.send_game_command(f"warp {x:.3f} {y:.3f}")
 
     def pose(self) -> Pose:
-        """Return where the walker is and where it looks."""
+        """Return the walker's position and view."""
         x, y, z, angle, pitch = self._game.get_state().game_variables.tolist()
         return Pose(x, y, z, angle, -pitch)
 
     def frame(self) -> NDArray[np.uint8]:
-        """Return what the camera sees, (height, width, 3)."""
+        """Return the camera's picture (height, width, 3)."""
         return np.array(self._game.get_state().screen_buffer)
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class Engine:
                 for _ in range(400):
                     os.kill(self._process, 0)  # raises when the process is gone
                     time.sleep(0.005)
-                os.kill(self._process, signal.SIGKILL)  # it was told to end two seconds ago
+                os.kill(self._process, signal.SIGKILL)  # after two seconds
 
     def _prepare(self, vizdoom: ModuleType, level: Level, folder: Path) -> None:
         game: Any = self._game
@@ -129,9 +129,9 @@ class Engine:
             game.set_vizdoom_path(str(launcher))
         game.set_doom_game_path(str(data / "freedoom2.wad"))
         game.set_doom_scenario_path(str(folder / "level.wad"))
-        game.set_doom_config_path(os.devnull)  # it would be written when the engine ends
+        game.set_doom_config_path(os.devnull)  # otherwise the engine writes it when it ends
         game.set_doom_map("map01")
-        game.add_game_args("+sv_cheats 1")  # the game treats the camera behind the walker as a cheat
+        game.add_game_args("+sv_cheats 1")  # the camera behind the walker counts as a cheat
         game.set_screen_resolution(getattr(vizdoom.ScreenResolution, f"RES_{SCREEN[1]}X{SCREEN[0]}"))
         game.set_screen_format(vizdoom.ScreenFormat.RGB24)
         game.set_window_visible(False)
@@ -146,12 +146,12 @@ class Engine:
 
 
 def _remove_shared_memory(process: int) -> None:
-    """Remove the names of the memory that a running engine shares with us, and of what killed engines have left."""
+    """Remove the files of shared memory of a running engine, and of killed engines."""
     words = Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8").split("\0")
     name = words[words.index("+viz_instance_id") + 1]
     names = list(Path("/dev/shm").glob("ViZDoom*"))
     used = ""
-    if any(not path.name.endswith(name) for path in names):  # somebody else's: leave it alone if somebody lives
+    if any(not path.name.endswith(name) for path in names):  # of other engines: keep those in use
         for maps in Path("/proc").glob("[0-9]*/maps"):
             with suppress(OSError):
                 used += maps.read_text(encoding="utf-8", errors="replace")
@@ -162,10 +162,8 @@ def _remove_shared_memory(process: int) -> None:
 
 
 def import_vizdoom() -> ModuleType:
-    """Import ViZDoom; if it is missing, the error says how to install it."""
+    """Import ViZDoom; the error says how to install it."""
     try:
         return import_module("vizdoom")
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            'the 3D tasks need ViZDoom, which is not installed: pip install "pidm-nav[3d]"'
-        ) from None
+        raise ModuleNotFoundError('the 3D tasks need ViZDoom: pip install "pidm-nav[3d]"') from None

@@ -1,4 +1,4 @@
-"""The 3D navigation environment: one walker in a level."""
+"""NavEnv3D: the 3D navigation environment."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from pidm_nav.world3d.levels import FACING, LOOKING_UP, NEAR, STILL_TICS, TOUCH,
 ObsType = Literal["pixels", "state"]
 
 FRAME_SKIP = 3  # default number of tics per step
-# Per tic at an action of 1: forward and right in the engine's units, turn and look in degrees.
+# per tic at an action of 1: forward and right in engine units, turn and look in degrees
 THRUST = (28.0, 24.0, 5.0, 2.0)
-POSE = 6  # number of entries of the state before the flags of the milestones
+POSE = 6  # features of the state before the flags of the milestones
 
 
 Command = tuple[tuple[float, ...], bool]
-"""An action on its way to the engine: the thrust on each axis, and whether the movement stick is released."""
+"""Command to the engine: the thrust on each axis, and whether the movement stick is released."""
 NOTHING: Command = ((0.0, 0.0, 0.0, 0.0), True)
 
 
 @dataclass(frozen=True)
 class World3D:
-    """A 3D task with its arguments, as they are passed to `gym.make`."""
+    """Arguments of a 3D task, for `gym.make`."""
 
     task: str = "tour-3d"
     noise_std: float = 0.2  # standard deviation of the noise on each action component
     clip_noise: bool = True  # clip action plus noise to [-1, 1]
-    deadzone: float = 0.1  # action components smaller than this count as 0, as on a gamepad
+    deadzone: float = 0.1  # smaller action components count as 0, as on a gamepad
     obs_type: ObsType = "pixels"  # observe RGB images or state vectors
     image_size: int = 96  # width of the image observations in pixels
     frame_skip: int = FRAME_SKIP  # tics per step
     latency_ms: Sequence[float] = (0.0, 0.0)  # shortest and longest delay of an action
     drop_frames: float = 0.0  # probability that a step returns the previous observation again
-    realtime: bool = False  # tics follow the clock, whether or not the policy has decided
+    realtime: bool = False  # run in real time, also while the policy decides
 
     def __post_init__(self) -> None:
         check_disturbance(self.noise_std, self.deadzone)
@@ -59,7 +59,7 @@ class World3D:
 
 
 class NavEnv3D(OrderedGoalsEnv):
-    """Pass a series of milestones in order through a 3D level, seen over the walker's shoulder.
+    """3D navigation: pass a series of milestones in order, seen over the walker's shoulder.
 
     ## Ids
     | id | milestones | step limit | map |
@@ -88,7 +88,7 @@ class NavEnv3D(OrderedGoalsEnv):
     previous one continues. `drop_frames` is the probability that a step returns the previous observation again.
     With `realtime=True` tics follow the clock: the walker moves on while a policy decides, and a policy that takes
     longer than `frame_skip` tics misses frames. Otherwise the engine waits, and the same seed and actions give the
-    same episode, to the bit.
+    bitwise identical episode.
 
     ## Reward and end
     The reward is 1 in the step that passes the current milestone and 0 otherwise; a step passes at most one. Most
@@ -128,9 +128,9 @@ class NavEnv3D(OrderedGoalsEnv):
         self._engine: Engine | None = None  # started by the first reset
         self._pose = Pose(0.0, 0.0, 0.0, 0.0, 0.0)
         self._held = NOTHING
-        self._waiting: deque[tuple[int, Command]] = deque()  # the tic from which a command takes effect, in order
-        self._still = self._tics = 0  # tics that the walker has stood still, and tics of the last step
-        self._seen: NDArray[Any] = np.empty(0)
+        self._waiting: deque[tuple[int, Command]] = deque()  # commands with the tics at which they take effect
+        self._still = self._tics = 0  # tics of standing still, and tics of the last step
+        self._observation: NDArray[Any] = np.empty(0)  # last one, which may be repeated
         self._achieved = np.zeros(self.num_goals, dtype=bool)
 
     def reset(
@@ -146,13 +146,13 @@ class NavEnv3D(OrderedGoalsEnv):
         self._waiting.clear()
         self._achieved = np.zeros(self.num_goals, dtype=bool)
         self._pose = self._engine.pose()
-        self._seen = self._observe()
+        self._observation = self._observe()
         if self.render_mode == "human":
             self.render()
-        return self._seen.copy(), self._info(-1)
+        return self._observation.copy(), self._info(-1)
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Hold an action for `frame_skip` tics."""
+        """Apply an action for `frame_skip` tics."""
         engine = self._running()
         command = self._disturb(np.array(read_action(action, ("forward", "right", "turn", "look"))))
         delay, drop = self.np_random.random(2)  # drawn whether or not they are used, so that the noise stays the same
@@ -166,11 +166,11 @@ class NavEnv3D(OrderedGoalsEnv):
             engine.give_token()
         outcome = self._outcome(reached)
         if drop >= self.world.drop_frames:
-            self._seen = self._observe()
-        return self._seen.copy(), *outcome
+            self._observation = self._observe()
+        return self._observation.copy(), *outcome
 
     def get_state(self) -> NDArray[np.float32]:
-        """Return the state vector, whatever the observations are."""
+        """Return the state vector, for any type of observations."""
         self._running()
         x, y, z, angle, pitch = self._pose
         turn = np.radians(angle)
@@ -182,7 +182,7 @@ class NavEnv3D(OrderedGoalsEnv):
         self._running().place(x, y)
 
     def picture(self) -> NDArray[np.uint8]:
-        """Return what the camera sees, twice as large for a window."""
+        """Return the camera's picture, twice as large for a window."""
         frame = self._running().frame()
         return frame.repeat(2, axis=0).repeat(2, axis=1) if self.render_mode == "human" else frame
 
@@ -194,7 +194,7 @@ class NavEnv3D(OrderedGoalsEnv):
             self._engine = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_engine": None}  # a copy starts its own engine when it is reset
+        return {**super().__getstate__(), "_engine": None}  # a copy starts its own engine at its reset
 
     def _running(self) -> Engine:
         if self._engine is None:
@@ -211,7 +211,7 @@ class NavEnv3D(OrderedGoalsEnv):
         return tuple((moved * THRUST).tolist()), still
 
     def _run(self, engine: Engine, command: Command, delay: float) -> int:
-        """Let `frame_skip` tics pass, or more if the clock is ahead; the command waits for its delay from [0, 1)."""
+        """Run `frame_skip` tics, or more in real time; `delay` in [0, 1) scales the command's latency."""
         low, high = (each * TICS_PER_SECOND / 1000 for each in self.world.latency_ms)  # in tics
         began = now = engine.tic
         due = began + round(low + (high - low) * delay)
@@ -230,7 +230,7 @@ class NavEnv3D(OrderedGoalsEnv):
         return now - began
 
     def _passes(self, milestone: Milestone, pose: Pose) -> bool:
-        """Return whether the walker is doing what a milestone asks for."""
+        """Return whether the walker passes a milestone."""
         away = max(abs(pose.x - milestone.place[0]), abs(pose.y - milestone.place[1]))
         if milestone.kind == "turn":
             return abs((pose.angle - milestone.angle + 180) % 360 - 180) <= FACING

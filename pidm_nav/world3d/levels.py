@@ -1,6 +1,6 @@
-"""The 3D levels: the four maps of the 2D tasks, at three engine units per pixel, and the tour.
+"""Levels of the 3D tasks: the four maps of the 2D tasks, at three engine units per pixel, and the tour.
 
-As in the engine, x points east and y north, and angles are degrees counterclockwise from east.
+As in the engine, x points east, y points north, and angles are degrees counterclockwise from east.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import BOX, Layout
 
 UNITS = 3  # engine units per pixel of the 2D room, so that doors one cell wide are twice as wide as the walker
-WALL = -1  # marks the cells of a level that belong to no zone
-TOUCH = float(UNITS * BOX)  # a place is reached when it is nearer than this along x and along y, as boxes touch in 2D
-NEAR = 96.0  # the same for a place at which to look up or to stand still
-FACING = 30.0  # degrees off the requested direction that still count as facing it
-LOOKING_UP = 15.0  # degrees above the horizon that count as looking up
-STILL_TICS = 35  # how long the walker must stand still, in tics
+WALL = -1  # zone of walls
+TOUCH = float(UNITS * BOX)  # largest distance along x and y at which a place is reached, as boxes touch in 2D
+NEAR = 96.0  # the same for places to look up or to stand still
+FACING = 30.0  # largest error of the direction to face, in degrees
+LOOKING_UP = 15.0  # smallest pitch of looking up, in degrees
+STILL_TICS = 35  # tics of standing still
 
 Kind = Literal["reach", "turn", "pick up", "look up", "stand still"]
 
 
 @dataclass(frozen=True)
 class Zone:
-    """How a part of a level looks; the names are textures in the game's data file."""
+    """Look of a zone of a level; names are textures in the game's data file."""
 
     wall: str
     floor: str
@@ -43,50 +43,50 @@ class Zone:
 
 @dataclass(frozen=True)
 class Milestone:
-    """One of the things to do in a level."""
+    """A milestone of a level."""
 
     name: str
     kind: Kind
-    place: tuple[float, float]  # where to do it
-    marker: tuple[float, float]  # where its object stands
-    marker_height: float = 0.0  # height of the object above the floor
-    angle: float = 0.0  # the direction to turn to
+    place: tuple[float, float]
+    marker: tuple[float, float]  # position of its object
+    marker_height: float = 0.0  # of the object above the floor
+    angle: float = 0.0  # direction to turn to
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The map of a 3D task, how its parts look, and what is to be done in it."""
+    """Map of a 3D task with its zones and milestones."""
 
-    layout: Layout  # where one can walk; its goals are the places of the milestones
+    layout: Layout  # its goals are the places of the milestones
     zones: tuple[Zone, ...]
-    cells: NDArray[np.int64]  # (lines, columns) the zone of each cell of the map, or WALL; north is up
-    start_angle: int  # the direction in which the walker looks at first
-    milestones: tuple[Milestone, ...]  # what to do, in order
+    cells: NDArray[np.int64]  # (lines, columns) zone of each cell, or WALL; north is up
+    start_angle: int  # initial direction of the walker
+    milestones: tuple[Milestone, ...]  # in order
 
     @property
     def num_goals(self) -> int:
-        """The number of milestones."""
+        """Number of milestones."""
         return len(self.milestones)
 
     @property
     def start(self) -> tuple[float, float]:
-        """Where the walker begins, in engine units."""
+        """Start of the walker, in engine units."""
         return to_world(self.layout, self.layout.starts[0])
 
     @property
     def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The x of the columns' edges from west to east, and the y of the lines' edges from north to south."""
+        """Edges of columns along x from west to east, and of lines along y from north to south."""
         width, height = self.layout.room_size
         lines, columns = self.cells.shape
         return np.linspace(0, UNITS * width, columns + 1), np.linspace(UNITS * height, 0, lines + 1)
 
     def to_layout(self, x: float, y: float) -> NDArray[np.float64]:
-        """Return a place of the level in pixels of the layout, (2,)."""
+        """Return a position (2,) in pixels of the layout."""
         return np.array([x / UNITS, self.layout.room_size[1] - y / UNITS])
 
 
 def to_world(layout: Layout, pixel: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a place of the layout in engine units."""
+    """Return a position of the layout in engine units."""
     return UNITS * float(pixel[0]), UNITS * (layout.room_size[1] - float(pixel[1]))
 
 
@@ -115,8 +115,8 @@ def room_level(layout: Layout, column_cuts: Sequence[int], line_cuts: Sequence[i
 
 def tour_level(layout: Layout) -> Level:
     """Return the tour, which begins with a turn away from the wall that the walker faces."""
-    drawing = (files("pidm_nav.world2d") / "maps" / "tour-zones.txt").read_text(encoding="utf-8")
-    cells = np.array([[TOUR_MARKS.find(mark) for mark in row] for row in drawing.splitlines()])
+    text = (files("pidm_nav.world2d") / "maps" / "tour-zones.txt").read_text(encoding="utf-8")
+    cells = np.array([[TOUR_MARKS.find(mark) for mark in row] for row in text.splitlines()])
     x, y = to_world(layout, layout.starts[0])
     milestones = [Milestone("turn round", "turn", (x, y), (x + 300, y), angle=0.0)]
     for (name, kind), goal in zip(TOUR_PLACES, layout.goals, strict=True):
@@ -139,7 +139,7 @@ ROOMS = (  # looks for the rooms of the 2D maps
     Zone("GRAYVINE", "GRASS1", "RROCK16"),
 )
 
-TOUR_MARKS = "hcbBg12345fp"  # the marks of the tour's zones in maps/tour-zones.txt, in the order of TOUR_ZONES
+TOUR_MARKS = "hcbBg12345fp"  # marks of TOUR_ZONES in maps/tour-zones.txt
 TOUR_ZONES = (
     Zone("BRICK7", "FLOOR4_8", "CEIL3_5", ceiling_height=224),  # hall
     Zone("METAL2", "FLAT14", "FLAT19", ceiling_height=144, light=176),  # corridor
@@ -150,7 +150,7 @@ TOUR_ZONES = (
     Zone("TANROCK2", "GRASS1", "F_SKY1", ceiling_height=256, light=240),  # garden
     Zone("TANROCK2", "GATE1", "F_SKY1", ceiling_height=256, light=255),  # where to stand still
 )
-TOUR_PLACES: tuple[tuple[str, Kind], ...] = (  # what to do at each goal of the map
+TOUR_PLACES: tuple[tuple[str, Kind], ...] = (  # milestone at each goal of the map
     ("cross the hall", "reach"),
     ("pick up the sphere", "pick up"),
     ("enter the corridor", "reach"),

@@ -1,11 +1,10 @@
-"""Writes a level as the engine reads it: a WAD file with the map as text, and what its milestones look like.
+"""WAD files of levels for the engine: the map as text, and the objects of its milestones.
 
 The map is one `TEXTMAP` lump (UDMF). Cells of one zone share a sector. The border between a free cell and a wall is a
-one-sided line, the border between cells of different zones a two-sided one. The engine builds its own search tree.
+one-sided line, the border between different zones a two-sided line. The engine builds the search tree.
 
-Each milestone is an object of its own class that counts the tokens the walker carries: with as many tokens as there are
-milestones before it, it is the current one and shines; with one more it is reached and gone. The environment hands out
-the tokens.
+Each milestone is an object of its own class that counts the walker's tokens, which the environment gives. With one
+token per earlier milestone, it is the current milestone and shines; with one more, it is reached and disappears.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import numpy as np
 from pidm_nav.world3d.levels import WALL, Level, Milestone
 
 TOKEN = "MilestoneToken"
-FIRST_TYPE = 31000  # the game does not use the object types from here on
+FIRST_TYPE = 31000  # first object type that the game does not use
 EVERYWHERE = "skill1=true;skill2=true;skill3=true;skill4=true;skill5=true;single=true;"
-LOOKS = {  # the frames of each kind of milestone while it is the current one, and its scale
+LOOKS = {  # frames of the current milestone by kind, and its scale
     "reach": ("TRED AAAABBBBCCCCDDDD", 1.8),
     "turn": ("TBLU AAAABBBBCCCCDDDD", 1.8),
     "pick up": ("SOUL AAAABBBBCCCCDDDDCCCCBBBB", 1.6),
@@ -68,9 +67,9 @@ def _text_map(level: Level) -> str:
 
 
 def _lines(level: Level) -> Iterator[tuple[Point, Point, int, int]]:
-    """Yield start, end, zone on the right and zone on the left of every border; the right one is never a wall."""
+    """Yield start, end, right zone and left zone of every border; the right zone is never a wall."""
     xs, ys = (edges.tolist() for edges in level.edges)
-    cells = np.pad(level.cells, 1, constant_values=WALL)  # where a map is open at its edge, the world ends too
+    cells = np.pad(level.cells, 1, constant_values=WALL)  # a map without a border wall ends at its edge
     for line, column in np.argwhere(cells[:, 1:] != cells[:, :-1]).tolist():
         west, east = cells[line, column : column + 2].tolist()
         lower, upper = (xs[column], ys[line]), (xs[column], ys[line - 1])
@@ -82,7 +81,7 @@ def _lines(level: Level) -> Iterator[tuple[Point, Point, int, int]]:
 
 
 def _side(level: Level, zone: int, behind: int, start: Point, end: Point) -> str:
-    """Return one side of a line; its texture is anchored to the map, so that it continues along the next line."""
+    """Return one side of a line; its texture is anchored to the map, so that it continues on the next line."""
     way = [(b > a) - (b < a) for a, b in zip(start, end, strict=True)]  # 1, 0 or -1 along x and y
     along = start[0] * way[0] + start[1] * way[1]
     here = level.zones[zone]
@@ -107,7 +106,7 @@ def _milestone(index: int, milestone: Milestone) -> str:
     if index:
         spawn = f"CBRA A 1 NODELAY {_if_tokens(index, 'Current')}\nLoop"
     else:
-        spawn = f"{frames.split()[0]} A 1 Bright NODELAY"  # tokens are counted from 1, so the first does not wait
+        spawn = f"{frames.split()[0]} A 1 Bright NODELAY"  # the first milestone is current without tokens
     return (
         f"ACTOR Milestone{index} {FIRST_TYPE + index}\n{{\n+NOBLOCKMAP\n+NOGRAVITY\nScale {scale}\nStates\n{{\n"
         f"Spawn:\n{spawn}\nCurrent:\n{frames} 1 Bright {_if_tokens(index + 1, 'Reached')}\nLoop\n"

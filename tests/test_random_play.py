@@ -8,13 +8,13 @@ import pytest
 
 from pidm_nav import PAPER_TASKS, collect, load_agent, load_demos, make_expert
 from pidm_nav.cli import main
-from pidm_nav.demos.experts.play import Play, play
+from pidm_nav.demos.experts.random_play import RandomPlay, collect_random_play
 
 
 @pytest.mark.parametrize("task", [*PAPER_TASKS, "Pendulum-v1", "MountainCarContinuous-v0"])
 def test_play_fills_the_action_space_with_inertia(task: str) -> None:
-    data = play(task, 600, seed=3)
-    assert 600 <= data.num_steps < 700 and data.source["made_by"] == "play"
+    data = collect_random_play(task, 600, seed=3)
+    assert 600 <= data.num_steps < 700 and data.source["made_by"] == "random"
     space = gym.make(task if task not in PAPER_TASKS else PAPER_TASKS[task].env_id).action_space
     assert isinstance(space, gym.spaces.Box)
     actions = np.concatenate([episode.actions for episode in data])
@@ -25,14 +25,18 @@ def test_play_fills_the_action_space_with_inertia(task: str) -> None:
 
 
 def test_play_begins_anywhere_and_one_seed_gives_one_result() -> None:
-    data, again, other = play("maze", 200, seed=5), play("maze", 200, seed=5), play("maze", 200, seed=6)
+    data, again, other = (
+        collect_random_play("maze", 200, seed=5),
+        collect_random_play("maze", 200, seed=5),
+        collect_random_play("maze", 200, seed=6),
+    )
     assert len({episode.observations[0].tobytes() for episode in data}) == len(data) == 4
     assert data.sha256 == again.sha256 != other.sha256
     assert data.env_kwargs["random_start"] is True
 
 
 def test_each_row_has_its_own_sticks_and_begins_anew() -> None:
-    player = Play("maze", seed=1)
+    player = RandomPlay("maze", seed=1)
     rows = np.zeros((50, 32))
     first, state = player.predict(rows)
     begins = np.arange(50) < 25
@@ -44,9 +48,9 @@ def test_each_row_has_its_own_sticks_and_begins_anew() -> None:
 def test_the_command_collects_play_of_any_task(tmp_path: Path) -> None:
     for task in ("zigzag", "Pendulum-v1"):
         out = tmp_path / f"{task}.npz"
-        main(["collect", "--task", task, "--expert", "play", "--episodes", "2", "--out", str(out)])
+        main(["collect", "--task", task, "--expert", "random", "--episodes", "2", "--out", str(out)])
         data = load_demos(out)
-        assert len(data) == 2 and data.source["settings"]["expert"] == "play"
+        assert len(data) == 2 and data.source["settings"]["expert"] == "random"
     assert load_demos(tmp_path / "zigzag.npz").env_kwargs == {"random_start": True}
 
 
@@ -60,11 +64,11 @@ def test_states_alone_and_play_train_pidm_and_nothing_else(tmp_path: Path, capsy
     assert "collected 150 transitions of random play in 3 episodes" in printed
     assert "future use: " in printed and "warning" not in printed
     description = load_agent(out).description
-    assert description["idm_data"]["made_by"] == "play" and description["idm_data"]["total_steps"] == 150
+    assert description["idm_data"]["made_by"] == "random" and description["idm_data"]["total_steps"] == 150
     for words in (["--agent", "bc"], []):
         with pytest.raises(SystemExit):
             main(["train", *small, *words, "--force"])
-        assert "these demonstrations have none" in capsys.readouterr().err
+        assert "these demonstrations have no actions" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["demos", "replay", states, "--check"])
     assert "no actions" in capsys.readouterr().err
@@ -86,11 +90,11 @@ class Switches(gym.Env[np.ndarray, np.ndarray]):
 def test_what_cannot_be_played_is_refused() -> None:
     with pytest.raises(ValueError, match="MultiBinary actions"):
         gym.register("Switches-v0", Switches)
-        make_expert("play", "Switches-v0")
+        make_expert("random", "Switches-v0")
     with pytest.raises(ValueError, match="below 1"):
-        Play("maze", inertia=1.0)
+        RandomPlay("maze", inertia=1.0)
     with pytest.raises(ValueError, match="at least 1"):
-        play("maze", 0)
-    with pytest.raises(ValueError, match="no expert can play Pendulum"):
+        collect_random_play("maze", 0)
+    with pytest.raises(ValueError, match="Pendulum-v1 has no expert"):
         make_expert(None, "Pendulum-v1")
-    assert collect(make_expert("play", "maze"), "maze", 1, max_steps=5).num_steps == 5
+    assert collect(make_expert("random", "maze"), "maze", 1, max_steps=5).num_steps == 5

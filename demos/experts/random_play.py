@@ -1,6 +1,6 @@
-"""Play: random actions with inertia, as of somebody who tries out the controls; it needs no skill and no goal.
+"""Random play: random actions with inertia, as data for inverse dynamics models.
 
-An inverse dynamics model learns from it which action makes which change, everywhere and not only where experts go.
+It shows the effect of actions everywhere, not only where experts go, and needs neither skill nor a goal.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.rollouts.rollout import Progress
-from pidm_nav.seeds import PLAY
+from pidm_nav.seeds import RANDOM_PLAY
 from pidm_nav.tasks import Task, find_task
 from pidm_nav.world2d.layout import Layout
 
-LENGTH = 50  # steps of an episode where each one can begin anywhere
+LENGTH = 50  # steps per episode in tasks with random starts
 
 
-class Play:
-    """A policy that moves each axis of an action at random; the sticks and their chance go through `state`.
+class RandomPlay:
+    """Policy that moves each axis of the action at random; `state` holds the last actions and the generator.
 
     Args:
-        task: a task, its name or any Gymnasium id with bounded Box or Discrete actions; or a map of one's own.
-        seed: the seed of its chance.
-        inertia: the part of a stick's deflection that stays from step to step, from 0 to below 1.
-        env_kwargs: the environment's arguments, where it cannot be made without.
+        task: a task, its name or any Gymnasium id with bounded Box or Discrete actions; or a map.
+        seed: seed of the actions.
+        inertia: autocorrelation of the actions from step to step, from 0 to below 1.
+        env_kwargs: the environment's required arguments, if any.
     """
 
     def __init__(self, task: str | Task | Layout, seed: int = 0, inertia: float = 0.9, **env_kwargs: Any) -> None:
@@ -40,16 +40,16 @@ class Play:
             self.space = env.action_space
             env.close()
         if isinstance(self.space, spaces.Box) and not self.space.is_bounded():
-            raise ValueError(f"{self.space} has no bounds to play within: give the environment bounded actions")
+            raise ValueError(f"random play needs bounded actions, not {self.space}: wrap the environment")
         self.seed, self.inertia = seed, inertia
-        self.settings = {"expert": "play", "seed": seed, "inertia": inertia}
+        self.settings = {"expert": "random", "seed": seed, "inertia": inertia}
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[NDArray[Any], Any]:
-        """Return actions (N, A) for N observations, whatever they show, and the sticks for the next call."""
+        """Return random actions (N, A) for N observations, and the state for the next call."""
         rng, before = state or (np.random.default_rng(self.seed), None)
-        if isinstance(self.space, spaces.Discrete):  # a choice stays with the probability that sticks stay
+        if isinstance(self.space, spaces.Discrete):
             choices = self.space.start + rng.integers(self.space.n, size=len(observation))
             if before is not None:
                 stays = (rng.random(len(choices)) < self.inertia) & ~np.asarray(episode_start, dtype=bool)
@@ -66,24 +66,29 @@ class Play:
 
 
 def anywhere(task: Task) -> dict[str, Any]:
-    """Return the arguments that let a task's episodes begin anywhere, if it has such arguments."""
+    """Return the arguments for random starts, if the task has them."""
     return {"random_start": True} if "random_start" in task.defaults else {}
 
 
-def play(
-    task: str | Task, steps: int = 2000, seed: int = PLAY.start, *, progress: Progress | None = None, **env_kwargs: Any
+def collect_random_play(
+    task: str | Task,
+    steps: int = 2000,
+    seed: int = RANDOM_PLAY.start,
+    *,
+    progress: Progress | None = None,
+    **env_kwargs: Any,
 ) -> DemoDataset:
-    """Collect at least `steps` transitions of play, in short episodes from anywhere where the task allows that.
+    """Collect at least `steps` transitions of random play, in short episodes with random starts if the task has them.
 
     Args:
-        task: the name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
-        steps: the number of transitions; a few more if that makes episodes whole.
-        seed: the seed of the actions and of the first episode.
-        progress: called with the number of episodes that ended, whenever some did.
-        env_kwargs: the environment's arguments.
+        task: name of a task, "custom" with `layout=` among the environment's arguments, or any Gymnasium id.
+        steps: number of transitions, rounded up to complete episodes.
+        seed: seed of the actions and of the first episode.
+        progress: called with the number of episodes that have just ended.
+        env_kwargs: arguments of the environment.
     """
     if steps < 1:
-        raise ValueError(f"the number of steps of play is {steps}: it must be at least 1")
+        raise ValueError(f"steps is {steps}: it must be at least 1")
     task = find_task(task)
     begins = anywhere(task)
     longest = LENGTH if begins else task.max_steps
@@ -91,7 +96,7 @@ def play(
     while (missing := steps - sum(part.num_steps for part in parts)) > 0:  # once, unless episodes end early
         episodes, first = -(-missing // longest), seed + sum(map(len, parts))
         length = -(-missing // episodes)
-        policy = Play(task, first, **env_kwargs)
+        policy = RandomPlay(task, first, **env_kwargs)
         options = {**begins, **env_kwargs}
         parts.append(collect(policy, task, episodes, first, max_steps=length, progress=progress, **options))
     return DemoDataset(task.name, tuple(episode for part in parts for episode in part), parts[0].source)

@@ -1,6 +1,4 @@
-"""How demonstrations are played: the numbers by which those of a script are compared with those of a person."""
-
-from __future__ import annotations
+"""Statistics of demonstrations, to compare scripted with human ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +9,13 @@ from numpy.typing import NDArray
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.world2d.state import split_state
 
-NEAR = 60.0  # px within which an agent counts as near a goal
-CELL = 40.0  # px, the side of the squares in which actions are compared
+NEAR = 60.0  # px, largest distance at which an agent counts as near a goal
+CELL = 40.0  # px, side of the squares within which actions are compared
 
 
 @dataclass(frozen=True)
 class PlayStatistics:
-    """Lengths and stick habits of a dataset of state vectors."""
+    """Statistics of the lengths and actions in demonstrations."""
 
     mean_length: float
     length_std: float
@@ -27,15 +25,15 @@ class PlayStatistics:
     deflection_std: float
     stick_change: float  # mean norm of the stick's change per step
     variance_near: float  # variance of actions within NEAR of any goal, summed over both axes
-    variance_far: float  # the same for all other actions
-    spread_near: float  # variance among agents in the same square on the way to the same goal, near any goal:
-    spread_far: float  # and elsewhere. It is what an imitator cannot explain by the place and the goal
+    variance_far: float  # of all other actions
+    local_variance_near: float  # variance of actions in the same square with the same goal, near any goal
+    local_variance_far: float  # elsewhere
 
 
 def play_statistics(dataset: DemoDataset) -> PlayStatistics:
     """Measure the statistics of demonstrations whose observations are state vectors."""
     if not dataset.goal_flags:
-        raise ValueError(f"the demonstrations of {dataset.task} show no goals: give demonstrations of state vectors")
+        raise ValueError(f"the demonstrations of {dataset.task} have no goal flags: give state vectors")
     lengths = np.array([len(episode) for episode in dataset])
     states, actions = dataset.transitions().state, dataset.transitions().action.astype(np.float64)
     changes = np.concatenate([np.diff(episode.actions, axis=0) for episode in dataset])
@@ -57,11 +55,11 @@ def play_statistics(dataset: DemoDataset) -> PlayStatistics:
         stick_change=float(np.linalg.norm(changes, axis=1).mean()),
         variance_near=float(actions[near].var(axis=0).sum()),
         variance_far=float(actions[~near].var(axis=0).sum()),
-        spread_near=float(deviation[near & known].mean()),
-        spread_far=float(deviation[~near & known].mean()),
+        local_variance_near=float(deviation[near & known].mean()),
+        local_variance_far=float(deviation[~near & known].mean()),
     )
 
 
 def group_means(values: NDArray[Any], group: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the means (G, D) of values (N, D) in groups, which are numbered from 0 (N,) and have members each."""
+    """Return the means (G, D) of values (N, D) by group (N,), from 0 to G - 1."""
     return np.column_stack([np.bincount(group, column) for column in values.T]) / np.bincount(group)[:, None]
