@@ -21,7 +21,7 @@ import tyro
 
 from pidm_nav.agents import AGENTS, IDMS, PREDICTORS
 from pidm_nav.agents.config import Preset
-from pidm_nav.cli import GROUPS, describe, load_command, main
+from pidm_nav.cli import GROUPS, load_command, main, summary_and_example
 from pidm_nav.tasks import PAPER_TASKS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -72,7 +72,7 @@ def commands() -> str:
     for title, group in GROUPS.items():
         lines += ["", f"## {title}"]
         for words in group:
-            summary, example = describe(load_command(words))
+            summary, example = summary_and_example(load_command(words))
             lines += ["", f"### {words}", "", f"{summary}.", "", "```bash", example, "```"]
             options = read_help(lambda words=words: main([*words.split(), "--help"]))
             if words == "train":
@@ -111,7 +111,7 @@ def settings() -> str:
             owners = [name for name, presets in values.items() if setting in presets["fast"]]
             varying += [setting] if len(found) > 1 else []
             only = f" Only for {', '.join(f'`{name}`' for name in owners)}." if len(owners) < len(AGENTS) else ""
-            default = f" Default: {found.pop()}." if len(found) == 1 else ""
+            default = f" Default: {found.pop()}." if len(found) == 1 and "Default:" not in meaning else ""
             lines.append(f"- `{setting}`: {_sentence(meaning)}{default}{only}")
     lines += ["", "## Values by agent and preset"]
     for name, presets in values.items():
