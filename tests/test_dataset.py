@@ -67,7 +67,7 @@ def test_horizon_below_one_is_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"observations": np.zeros((3, 3))}, "3 observations for 3 actions: 4 are needed"),
+        ({"observations": np.zeros((3, 3))}, "3 observations for 3 actions: give 4"),
         ({"observations": np.zeros((5, 3))}, "5 observations for 3 actions"),
         ({"observations": np.zeros(4)}, r"observations have shape \(4,\)"),
         ({"observations": np.zeros((4, 0))}, r"observations have shape \(4, 0\)"),

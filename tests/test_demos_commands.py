@@ -210,7 +210,9 @@ def test_another_environment_goes_through_all_commands(tmp_path, capsys, refused
     refused("1 of 2 episodes", "demos", "replay", back, "--check")
     save_demos(DemoDataset(data.task, (dataclasses.replace(data[0], seed=None),), data.source), back)
     refused("without a seed or in real time cannot be checked", "demos", "replay", back, "--check")
-    refused("cannot be drawn from its states", "demos", "replay", back, "--gif", tmp_path / "x.gif")  # has no seed
+    refused(
+        "states of Pendulum-v1 cannot be drawn", "demos", "replay", back, "--gif", tmp_path / "x.gif"
+    )  # has no seed
     refused("Pendulum-v1 has no map", "demos", "plot", swings, "--out", tmp_path / "x.png")
     run("train", "--agent", "bc", "--demos", swings, "--steps", 2, "--out", tmp_path / "bc")
     run("evaluate", tmp_path / "bc", "--episodes", 1)
@@ -279,8 +281,8 @@ def test_evaluate_plays_as_in_training_unless_an_option_says_otherwise(agent, tm
 
 
 def test_evaluate_plays_tasks_with_the_same_observations_only(agent, tmp_path, refused):
-    unseen = f"{agent} was trained on four-room: it cannot see the observations of "
-    refused(unseen + "maze, which have shape (32,) instead of (14,)", "evaluate", agent, "--task", "maze")
+    unseen = f"{agent} was trained on four-room, and the observations of "
+    refused(unseen + "maze have shape (32,) instead of (14,)", "evaluate", agent, "--task", "maze")
     (tmp_path / "map.txt").write_text("##########\n#........#\n#.A.1.2..#\n#..3.4...#\n##########\n")
     other = ["--task", "custom", "--layout", tmp_path / "map.txt", "--room-size", 900, 900]
     refused(unseen + "custom have other bounds", "evaluate", agent, *other)

@@ -155,7 +155,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -
 
 
 def test_other_observations_are_refused() -> None:
-    with pytest.raises(ValueError, match="a vector or an image"):
+    with pytest.raises(ValueError, match="vectors or images"):
         ExogenousNoise(gym.make("FrozenLake-v1"))
     flattened = gym.wrappers.DtypeObservation(gym.make("PIDMNav-Maze-v0", obs_type="pixels", image_size=64), np.float32)
     with pytest.raises(ValueError, match="uint8"):

@@ -514,7 +514,7 @@ def test_the_cnn_of_a_saved_agent(demos: DemoDataset, tmp_path: Path) -> None:
     assert isinstance(load_agent(tmp_path / "second"), PIDM)
     with pytest.raises(FileNotFoundError, match="no trained agent"):
         fit("bc", demos, frames=f"agent:{tmp_path}/first")
-    with pytest.raises(ValueError, match="has no CNN for frames"):
+    with pytest.raises(ValueError, match="has no CNN for images"):
         fit("bc", demos, frames=f"agent:{tmp_path}/gone", frame_size=8)
 
 

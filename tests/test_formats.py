@@ -942,7 +942,7 @@ def test_datasets_by_others_are_read(store):
 @pytest.mark.filterwarnings("ignore")
 def test_t_observations_from_minari_are_refused(store):
     foreign_minari("swing/short-v0", np.zeros((3, 3), np.float32))
-    refused("minari:swing/short-v0", "swing/short-v0", "3 observations for 3 actions: 4 are needed")
+    refused("minari:swing/short-v0", "swing/short-v0", "3 observations for 3 actions: give 4")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -6,7 +6,8 @@ import weakref
 import numpy as np
 import pytest
 
-from pidm_nav.limits import CACHE_BYTES, cache_by_bytes, check_number
+from pidm_nav import limits
+from pidm_nav.limits import CACHE_BYTES, check_number
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.physics import _push_tables
 
@@ -18,10 +19,11 @@ class Table:
         self.array = np.zeros(nbytes, np.uint8)
 
 
-def test_a_cache_keeps_what_was_used_last_within_its_bytes():
+def test_a_cache_keeps_what_was_used_last_within_its_bytes(monkeypatch):
+    monkeypatch.setattr(limits, "CACHE_BYTES", 100)
     made: list[tuple[str, weakref.ref]] = []
 
-    @cache_by_bytes(lambda table: table.array.nbytes, limit=100)
+    @limits.cache_by_bytes(lambda table: table.array.nbytes)
     def table(name: str, nbytes: int = 30) -> Table:
         result = Table(nbytes)
         made.append((name, weakref.ref(result)))
@@ -59,7 +61,7 @@ def test_maps_of_any_number_leave_bounded_memory():
 
 @pytest.mark.parametrize("value", [0, 11, float("nan"), "x" * 5000, None, 1.5, 10**30])
 def test_a_number_outside_its_range_is_a_short_sentence(value):
-    with pytest.raises(ValueError, match=r"^steps is .* it must be a whole number from 1 to 10$") as caught:
+    with pytest.raises(ValueError, match=r"^steps is .* it must be an integer from 1 to 10$") as caught:
         check_number("steps", value, 1, 10)
     assert len(str(caught.value)) < 120
     check_number("steps", 10, 1, 10)

@@ -324,7 +324,7 @@ def test_a_minari_dataset_of_a_wrapped_environment_is_not_taken_for_the_bare_one
     store.create_dataset_from_buffers("swing/rescaled-v0", [buffer], env=env)
     demos = load_demos("minari:swing/rescaled-v0")
     assert demos.task == "swing/rescaled-v0" and demos.source["made_by"].endswith("in Pendulum-v1 with RescaleAction")
-    with pytest.raises(ValueError, match=r"in Pendulum-v1 with RescaleAction, cannot be made.* dataclasses\.replace"):
+    with pytest.raises(ValueError, match=r"in Pendulum-v1 with RescaleAction cannot be made.* dataclasses\.replace"):
         train("bc", demos, **TINY)
     agent = train("bc", replace(demos, task="Rescaled-v0"), **TINY)
     assert agent.action_space.high.tolist() == [1.0]

@@ -271,7 +271,7 @@ def test_a_horizon_set_later_is_obeyed(kind: type[Lookup], horizon: int, dataset
 def test_a_learned_predictor_refuses_another_horizon(dataset: DemoDataset) -> None:
     predictor = Learned(steps=2).fit(dataset, 3)
     predictor.horizon = 4
-    with pytest.raises(ValueError, match="looks 3 steps ahead, not 4: fit it again"):
+    with pytest.raises(ValueError, match="trained for horizon 3, not 4: fit it again"):
         predictor.predict(dataset[0].observations)
     assert predictor.fit(dataset, 4).predict(dataset[0].observations)[0].shape == dataset[0].observations.shape
 

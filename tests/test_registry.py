@@ -343,7 +343,7 @@ def test_plugins_that_are_not_there_or_fail(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no plugin '.*absent.py': give the path"):
         load_plugin(tmp_path / "absent.py")
     with pytest.raises(
-        ValueError, match=r"there is no module 'nobodys_module': give one that is installed, or a \.py file"
+        ValueError, match=r"there is no module 'nobodys_module': give an installed module, or a \.py file"
     ):
         load_plugin("nobodys_module")
     broken = tmp_path / "broken.py"

@@ -55,4 +55,4 @@ def test_commands_take_them_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert any("predictor" in line and "neighbors(" in line for line in table)
     main(["evaluate", "zigzag/pidm", "zigzag/bc", "astar", "--episodes", "3", "--device", "auto"])
     printed = capsys.readouterr().out
-    assert "zigzag, the same 3 episodes for all" in printed and "difference from zigzag/pidm" in printed
+    assert "zigzag, 3 episodes, the same for all" in printed and "difference from zigzag/pidm" in printed

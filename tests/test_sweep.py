@@ -173,7 +173,7 @@ def test_other_data_versions_and_strays_do_not_mix(tiny: Sweep, tmp_path: Path, 
     path = tmp_path / "manifest.json"
     text = path.read_text()
     path.write_text(text.replace('"version": "', '"version": "9.'))
-    with pytest.raises(ValueError, match=r"made with version 9\..*, not"):
+    with pytest.raises(ValueError, match=r"holds results with version 9\..*, not"):
         run_sweep(tiny, tmp_path, here)
     older = json.loads(text)  # by a version that did not know this setting
     del older["agents"]["retrieval-bc"]["frames"]
@@ -277,7 +277,7 @@ def test_kept_agents_are_evaluated_without_training_again(tiny: Sweep, tmp_path:
     kept = replace(tiny, agents=("bc",), seeds=1, checkpoint_fractions=(), keep_agents=tmp_path / "agents")
     asleep = replace(kept, agents=("asleep",), recipes=variants, extra_metrics=longest)
     run_sweep(asleep, tmp_path / "early", here)
-    assert all("run the sweep of bc first" in str(r.error) for r in read_results(tmp_path / "early")[1].values())
+    assert all("first sweep bc" in str(r.error) for r in read_results(tmp_path / "early")[1].values())
     first = run_sweep(kept, tmp_path / "first", here)
     assert load_agent(tmp_path / "agents" / "zigzag_bc_2_0").name == "bc"
     for weights in (tmp_path / "agents").rglob("*.safetensors"):

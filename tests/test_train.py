@@ -492,7 +492,7 @@ def test_a_preset_can_be_changed_and_passed_as_a_whole(dataset: DemoDataset) -> 
         ({"learning_rate": 0.0}, "learning_rate is 0.0: expected `float` >= 1e-12"),
         ({"learning_rate": 1e30}, r"learning_rate is 1e\+30: expected `float` <= 10"),
         ({"seed": -1}, "seed is -1: expected `int` >= 0"),
-        ({"steps": 10, "checkpoints": (11,)}, "within the 10 steps"),
+        ({"steps": 10, "checkpoints": (11,)}, "at most steps=10"),
     ],
 )
 def test_impossible_configurations_are_refused(changes: dict[str, object], message: str) -> None:

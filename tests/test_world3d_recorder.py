@@ -164,7 +164,7 @@ def test_the_commands_train_and_evaluate(tmp_path: Path, monkeypatch: pytest.Mon
     main(["evaluate", agent, "--episodes", "1", "--realtime"])
     assert made and all(arguments["realtime"] for arguments in made)
     for wrong, message in (
-        (["--task", "zigzag"], "trained on zigzag-3d: it cannot see the observations of zigzag"),
+        (["--task", "zigzag"], "trained on zigzag-3d, and the observations of zigzag have shape"),
         (
             ["--video", str(video), "--video-episode", "10"],
             "--video-episode is 10: ",
