@@ -3,9 +3,11 @@
 import csv
 import importlib.util
 import shutil
+import sys
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import numpy as np
 
@@ -17,7 +19,8 @@ def load_script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with patch.object(sys, "path", [str(ROOT / "scripts"), *sys.path]):  # scripts import each other
+        spec.loader.exec_module(module)
     return module
 
 
@@ -95,3 +98,18 @@ def test_what_makes_pidm_win() -> None:
         for group in ("all agents", "not intervened on"):
             row = ranks[group, metric]
             assert f"{row['mean']:.2f} (" in page and f"{row['low']:.2f} to {row['high']:.2f})" in page
+
+
+def test_where_the_pull_ends() -> None:
+    script = load_script("report_limits")
+    page = (RESULTS / "limits" / "README.md").read_text(encoding="utf-8").replace("−", "-")
+    rows = script.read(RESULTS / "limits" / "results.csv")
+    means = {(row["part"], row["demos"], row["agent"]): row["score"] for row in script.means(rows)}
+    for row in script.tests(rows):
+        assert row["units"] == 10
+        told = f"{row['value']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.1e} |"
+        if row["test"] == "L2":
+            told = f"| {means[row['part'], row['demos'], row['of'].removesuffix(' - bc')]:.3f} | {told}"
+        if row["test"] == "L3":
+            told = f"({row['of']} {row['value']:.3f}, 95% CI {row['low']:.3f} to {row['high']:.3f})"
+        assert told in page or (row["test"], row["part"]) == ("L3", "M"), row
