@@ -92,7 +92,8 @@ class Place(NamedTuple):
 def find_place(part: str, world: str) -> Place:
     """Make a world and its demonstrations."""
     if part == "M":
-        (expert, *_), settings = (list(each) if i == 0 else each for i, each in enumerate(_point_maze()))
+        experts, settings = find_worlds("pointmaze")
+        expert = experts[world]
         tried = collect(expert(), world, 2 * RECORDED, DEMOS_SEED, made_by="scripted", **settings)
         good = [index for index, episode in enumerate(tried) if episode.success][:RECORDED]
         return Place(expert(noise=0.0), partial(evaluate, task=world, **settings), tried[good])
@@ -102,11 +103,6 @@ def find_place(part: str, world: str) -> Place:
     expert = AStarExpert(gym.make("PIDMNav-Custom-v0", **settings) if part == "G" else world)
     recordings = collect(expert, task, RECORDED, DEMOS_SEED, made_by="A*", max_steps=steps, **settings)
     return Place(expert, partial(evaluate, task=task, max_steps=steps, **settings), recordings)
-
-
-def _point_maze() -> tuple[list[Any], dict[str, Any]]:
-    experts, settings = find_worlds("pointmaze")
-    return [experts[POINT_MAZE]], settings
 
 
 @register
@@ -123,9 +119,8 @@ class Relative(Nearest):
         self.tree = cKDTree(self.measured(self.observations[self.followed]))
 
     def measured(self, states: Any) -> Any:
-        scaled = np.delete(states, [*self.goal, *self.copies], axis=1) / np.delete(
-            self.width, [*self.goal, *self.copies]
-        )
+        kept = np.setdiff1d(np.arange(states.shape[1]), [*self.goal, *self.copies])
+        scaled = states[:, kept] / self.width[kept]
         return np.column_stack([scaled, (states[:, self.place] - states[:, self.goal]) / self.width[self.place]])
 
     def locate(self, states: Any, memory: Any, episode_start: Any) -> Any:
