@@ -73,13 +73,18 @@ def test_what_makes_pidm_win() -> None:
     script = load_script("report_what_wins")
     page = (RESULTS / "what_wins" / "README.md").read_text(encoding="utf-8").replace("−", "-")
     rows = script.read(RESULTS / "what_wins" / "results.csv")
-    tests = {(row["part"], row["test"]): row for row in script.hypotheses(rows) if row["task"] == "all"}
+    found = [row for row in script.hypotheses(rows) if row["task"] == "all"]
+    tests = {(row["part"], row["test"]): row for row in found if row["demos"] == 5}
+    for row in found:
+        if row["demos"] == 1:
+            assert row["seeds"] == 10
+            assert f"{row['difference']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.1e} |" in page
     for name in ("lead", "H1", "H2"):
         row = tests["P", name]
         assert row["seeds"] == 10
         assert f"{row['difference']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.1e} |" in page
     assert f"({tests['F', 'H1']['difference']:.3f} and {tests['F', 'H2']['difference']:.3f})" in page
-    means = {(row["part"], row["agent"]): row for row in script.means(rows)}
+    means = {(row["part"], row["agent"]): row for row in script.means(rows) if row["demos"] == 5}
     for pull in script.PULLS:
         bc = means["P", "bc" if pull == 0 else f"bc+pull/{pull:g}"]["goals"]
         assert f"| {pull:g} | {bc:.3f} | {means['P', f'state/nearest/{pull:g}']['goals']:.3f} |" in page
