@@ -44,7 +44,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Doctor:
-    """Check the installation, and show what does not work without missing parts.
+    """Check the installation, and show what is missing and what for.
 
     Example: pidm-nav doctor
     """

@@ -54,7 +54,7 @@ class SweepOptions:
     """Options of a sweep that the command line has too."""
 
     tasks: tuple[str, ...] = ()
-    """Tasks, or all for the paper's four. Default: those of `demos`, or all."""
+    """Tasks, or all for the paper's four. Default: the tasks of the given files, or all."""
     agents: tuple[str, ...] = ("bc", "pidm", "retrieval-bc")
     """Agents and recipes to compare. The recipes are bc-dagger (DAgger with the task's expert), bc-play (random play as
     more demonstrations), delta-pidm-play (random play for the inverse dynamics model) and delta-pidm-states
@@ -66,7 +66,7 @@ class SweepOptions:
     first_seed: int = 0
     """First training seed; use held-out seeds for comparisons."""
     demos: tuple[str, ...] = ()
-    """Files of demonstrations, one per task. Default: those of `demos_from`."""
+    """Files of demonstrations, one per task. Default: demonstrations of the package."""
     demos_from: str | None = None
     """Source of demonstrations: astar or human-like (of the package), or a folder with one file, or one folder of the
     paper's release, per task. Default: human-like."""
@@ -85,8 +85,8 @@ class SweepOptions:
     metric: Metric | None = None
     """Metric. Default: the task's, as in evaluate."""
     clip_noise: bool = False
-    """Clip action plus noise in evaluations, as the paper's experiments do, instead of using the dynamics of the
-    demonstrations, which were recorded without clipping."""
+    """Clip action plus noise in evaluations, as the paper's experiments do, even if the demonstrations were recorded
+    without clipping, as the paper's were."""
     device: str = "cpu"
     """Device: cpu, cuda, mps, or auto (a GPU if there is one); cuda:0,cuda:1 alternates. Results differ by rounding
     only, so machines with and without a GPU can share a folder."""
