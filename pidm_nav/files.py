@@ -61,8 +61,9 @@ def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files and the locks of dead writers, also of those that died after their file was whole."""
     for lock in folder.glob("..*.tmp*.lock"):
         temporary = lock.with_name(lock.name[1:].removesuffix(".lock"))
-        with suppress(OSError), only_writer(temporary, "try again"):  # a living writer holds its lock
-            _remove(temporary)
+        with suppress(OSError), only_writer(temporary, "try again") as locked:  # a living writer holds its lock
+            if locked:
+                _remove(temporary)
 
 
 def _remove(path: Path) -> None:
@@ -75,8 +76,10 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[None]:
+def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[bool]:
     """Lock a file or folder against other processes inside the block; the lock ends with its process.
+
+    Yields whether it is locked: a file system without locks locks nothing.
 
     Args:
         path: file or folder to lock, by a hidden file beside it; its folder must exist.
@@ -98,7 +101,7 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[N
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # a file system without locks
             raise
     try:
-        yield
+        yield lock.is_locked
     finally:
         with suppress(OSError):  # removed while held; waiting processes create another
             place.unlink()

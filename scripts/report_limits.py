@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parents[1] / "docs/results/limits"
 MARGIN = 0.05
 KEYS = ("part", "world", "demos", "seed")
 METRICS = ("score", "train", "new", "own", "error", "restoring")
-WORLDS = {"G": 3, "R": 4, "M": 1}  # of a whole seed
+JOBS = {"G": 3, "R": 4, "M": 2}  # of a whole seed: its worlds and numbers of demonstrations
 LOOKUPS = ("bc+pull/1", "pidm/nearest/1", "pidm/nearest/0", "delta-pidm/nearest/1", "delta-pidm/nearest/0")
 Rows = list[dict[str, Any]]
 
@@ -41,13 +41,13 @@ def read(path: Path) -> Rows:
 def flatten(jobs: Path) -> Rows:
     """Return one row per job and agent, of whole seeds only."""
     found = [json.loads(line) for line in jobs.read_text(encoding="utf-8").splitlines()]
-    worlds: dict[tuple[Any, ...], int] = defaultdict(int)
+    jobs_of: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
     for each in found:
-        worlds[each["part"], each["demos"], each["seed"]] += 1
+        jobs_of[each["part"], each["seed"]].add((each["world"], each["demos"]))
     rows = [
         {**{key: each[key] for key in KEYS}, "agent": agent, **{name: scores.get(name, "") for name in METRICS}}
         for each in found
-        if worlds[each["part"], each["demos"], each["seed"]] == WORLDS[each["part"]]
+        if len(jobs_of[each["part"], each["seed"]]) == JOBS[each["part"]]
         for agent, scores in each["agents"].items()
     ]
     return sorted(rows, key=lambda row: ("GRM".index(row["part"]), row["demos"], row["seed"], row["world"]))

@@ -352,3 +352,22 @@ def test_control_c_during_imports_is_a_word(tmp_path, otherwise):
     for code in ("from pidm_nav_command import main; main()", f"import pidm_nav_command; {raised}"):
         ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
         assert (ended.returncode, ended.stderr) == (130, "stopped\n")
+    ended = subprocess.run([sys.executable, "-c", f"import os; os.close(2); {code}"], env=environment)
+    assert ended.returncode == 130
+
+
+THREAD = """
+import threading
+def run():
+    from pidm_nav_command import main
+    main()
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+"""
+
+
+def test_the_command_runs_in_a_thread_which_handles_no_signals():
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ended = subprocess.run([sys.executable, "-c", THREAD], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "") and "quickstart" in ended.stdout

@@ -1,6 +1,7 @@
 """Files are written whole or not at all, by one writer at a time, and dead processes leave nothing for good."""
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -187,6 +188,18 @@ def test_a_lock_of_a_writer_that_died_after_its_file_was_whole_is_removed(tmp_pa
     assert (tmp_path / "diary").read_text() == "dear diary"
     living.communicate("go on\n")
     assert (tmp_path / "living.txt").read_text() == "its own"
+
+
+def test_leftovers_stay_where_no_lock_tells_who_lives(tmp_path, monkeypatch):
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    with atomic_file(tmp_path / "file.txt") as temporary:
+        temporary.write_text("its own")
+        (tmp_path / f".{temporary.name}.lock").touch()
+        remove_leftovers(tmp_path)
+    assert (tmp_path / "file.txt").read_text() == "its own"
 
 
 @pytest.mark.parametrize("code", [ATOMIC, FOLDER])

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import json
 import shutil
 import sys
 from collections import defaultdict
@@ -111,10 +112,24 @@ def test_where_the_pull_ends() -> None:
     rows = script.read(RESULTS / "limits" / "results.csv")
     means = {(row["part"], row["demos"], row["agent"]): row["score"] for row in script.means(rows)}
     for row in script.tests(rows):
-        assert row["units"] == 10
+        assert row["units"] == 10 or (row["part"] == "M" and f"UMaze, {row['units']} seeds" in page)
         told = f"{row['value']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.1e} |"
         if row["test"] == "L2":
             told = f"| {means[row['part'], row['demos'], row['of'].removesuffix(' - bc')]:.3f} | {told}"
         if row["test"] == "L3":
             told = f"({row['of']} {row['value']:.3f}, 95% CI {row['low']:.3f} to {row['high']:.3f})"
         assert told in page or (row["test"], row["part"]) == ("L3", "M"), row
+
+
+def test_the_study_of_limits_reports_whole_seeds_only(tmp_path: Path) -> None:
+    script = load_script("report_limits")
+    jobs = [("R", world, 5, 900) for world in "abcd"] + [("R", world, 5, 901) for world in "aabc"]
+    jobs += [("M", "maze", 5, 900), ("M", "maze", 20, 900), ("M", "maze", 5, 901)]
+    lines = [{**dict(zip(script.KEYS, job, strict=True)), "agents": {"bc": {"score": 0.5}}} for job in jobs]
+    (tmp_path / "jobs.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    found = script.flatten(tmp_path / "jobs.jsonl")
+    assert [(row["part"], row["demos"], row["seed"]) for row in found] == [
+        *[("R", 5, 900)] * 4,
+        ("M", 5, 900),
+        ("M", 20, 900),
+    ]

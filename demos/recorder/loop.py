@@ -14,7 +14,7 @@ from pidm_nav.demos.recorder.screen import Screen
 from pidm_nav.demos.recorder.session import Session
 from pidm_nav.video import Window
 
-MOST_UNDRAWN = 3  # steps in a row whose picture may be left out
+MAX_UNDRAWN = 3  # steps in a row whose picture may be left out
 
 
 class Pace:
@@ -61,7 +61,7 @@ def run(session: Session, inputs: Inputs, screen: Screen, pace: Pace) -> None:
             running = session.phase == "running"
             events: list[pygame.event.Event] = []
             # A busy machine draws fewer pictures, not fewer steps.
-            undrawn = undrawn + 1 if running and pace.late and undrawn < MOST_UNDRAWN else 0
+            undrawn = undrawn + 1 if running and pace.late and undrawn < MAX_UNDRAWN else 0
             if not undrawn:
                 events = window.show(screen.draw(session, reading), fps=0)  # the pace keeps the time
             pace.wait(measure=running)
