@@ -182,7 +182,7 @@ def test_other_data_versions_and_strays_do_not_mix(tiny: Sweep, tmp_path: Path, 
         run_sweep(tiny, tmp_path, here)
     assert json.loads(path.read_text()) == older
     path.unlink()
-    with pytest.raises(ValueError, match=r"no manifest\.json"):
+    with pytest.raises(ValueError, match=r"without their configuration manifest\.json"):
         run_sweep(tiny, tmp_path, here)
     path.write_text(text)
     result = tmp_path / "jobs" / "zigzag_retrieval-bc_1_0.json"
