@@ -7,14 +7,13 @@ With a file of jobs, results.csv is made from it first; without one, the tables 
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import tyro
-from report_what_wins import choose, markdown
+from report_what_wins import choose, markdown, read
 
 from pidm_nav import plots
 from pidm_nav.files import write_rows
@@ -27,15 +26,6 @@ METRICS = ("score", "train", "new", "own", "error", "restoring")
 JOBS = {"G": 3, "R": 4, "M": 2}  # of a whole seed: its worlds and numbers of demonstrations
 LOOKUPS = ("bc+pull/1", "pidm/nearest/1", "pidm/nearest/0", "delta-pidm/nearest/1", "delta-pidm/nearest/0")
 Rows = list[dict[str, Any]]
-
-
-def read(path: Path) -> Rows:
-    """Return results.csv with numbers as numbers; metrics that an agent does not have are nan."""
-    rows: Rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    for row in rows:
-        row |= {"demos": int(row["demos"]), "seed": int(row["seed"])}
-        row |= {name: float(row[name] or "nan") for name in METRICS}
-    return rows
 
 
 def flatten(jobs: Path) -> Rows:
@@ -143,7 +133,7 @@ def main(jobs: Path | None = None, folder: Path = FOLDER) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if jobs is not None:
         write_rows(folder / "results.csv", flatten(jobs))
-    rows = read(folder / "results.csv")
+    rows = read(folder / "results.csv", METRICS)
     write_rows(folder / "means.csv", means(rows))
     write_rows(folder / "tests.csv", tests(rows))
     print(markdown(tests(rows)))

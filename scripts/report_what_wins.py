@@ -38,12 +38,12 @@ INTERVENED = ("/0", "/0.25", "/0.5", "/2")
 Rows = list[dict[str, Any]]
 
 
-def read(path: Path) -> Rows:
+def read(path: Path, metrics: Sequence[str] = METRICS) -> Rows:
     """Return results.csv with numbers as numbers; metrics that an agent does not have are nan."""
     rows: Rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     for row in rows:
         row |= {"demos": int(row["demos"]), "seed": int(row["seed"])}
-        row |= {name: float(row[name] or "nan") for name in METRICS}
+        row |= {name: float(row[name] or "nan") for name in metrics}
     return rows
 
 

@@ -109,7 +109,7 @@ def test_what_makes_pidm_win() -> None:
 def test_where_the_pull_ends() -> None:
     script = load_script("report_limits")
     page = (RESULTS / "limits" / "README.md").read_text(encoding="utf-8").replace("−", "-")
-    rows = script.read(RESULTS / "limits" / "results.csv")
+    rows = script.read(RESULTS / "limits" / "results.csv", script.METRICS)
     means = {(row["part"], row["demos"], row["agent"]): row["score"] for row in script.means(rows)}
     for row in script.tests(rows):
         assert row["units"] == 10 or (row["part"] == "M" and f"UMaze, {row['units']} seeds" in page)
