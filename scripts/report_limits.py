@@ -50,6 +50,12 @@ def difference(rows: Rows, first: str, second: str) -> tuple[list[float], list[i
     return [scores[(*key, first)] - scores[(*key, second)] for key in keys], [seed for seed, _ in keys]
 
 
+def gains(rows: Rows) -> dict[str, Mean]:
+    """Return the mean difference of each agent from BC, over seeds."""
+    agents = [agent for agent in dict.fromkeys(row["agent"] for row in rows) if agent != "bc"]
+    return {agent: estimate_mean(*difference(rows, agent, "bc")) for agent in agents}
+
+
 def row_of(test: str, part: str, demos: int, of: str, mean: Mean, p: float) -> dict[str, Any]:
     """Return a line of the table of tests."""
     return {"test": test, "part": part, "demos": demos, "of": of, **mean._asdict(), "p": p}
@@ -71,9 +77,8 @@ def tests(rows: Rows) -> Rows:
                 p = mean.p if name == "lead" else below_p(found, MARGIN, seeds)
                 table.append(row_of(name, part, demos, f"{first} - {second}", mean, p))
         else:
-            agents = [agent for agent in dict.fromkeys(row["agent"] for row in own) if agent != "bc"]
-            gains = [estimate_mean(*difference(own, agent, "bc")) for agent in agents]
-            for agent, mean, p in zip(agents, gains, holm([mean.p for mean in gains]), strict=True):
+            found = gains(own)
+            for (agent, mean), p in zip(found.items(), holm([mean.p for mean in found.values()]), strict=True):
                 table.append(row_of("L2", part, demos, f"{agent} - bc", mean, p))
         bc = choose(own, agent="bc")
         sign, of = (-1, "generalization - drift") if part == "G" else (1, "drift - generalization")
@@ -104,12 +109,8 @@ def draw(rows: Rows) -> Any:
     titles = {"R": "random starts, fixed goals", "G": "random starts and goals"}
     figure, axes = plots.panels(len(shown), 4.6, 3.6)
     for ax, part in zip(axes, shown, strict=True):
-        own = choose(rows, part=part)
-        agents = [agent for agent in dict.fromkeys(row["agent"] for row in own) if agent != "bc"]
-        gains = {agent: estimate_mean(*difference(own, agent, "bc")) for agent in agents}
-        ordered = sorted(gains, key=lambda agent: gains[agent].value)
-        for place, agent in enumerate(ordered):
-            mean = gains[agent]
+        ordered = dict(sorted(gains(choose(rows, part=part)).items(), key=lambda item: item[1].value))
+        for place, mean in enumerate(ordered.values()):
             color = "#868e96" if mean.low < 0 < mean.high else "#2b8a3e" if mean.value > 0 else "#c92a2a"
             ax.plot([mean.low, mean.high], [place, place], color=color, linewidth=3, alpha=0.45)
             ax.plot(mean.value, place, "o", color=color, markersize=5)
@@ -134,10 +135,9 @@ def main(jobs: Path | None = None, folder: Path = FOLDER) -> None:
     if jobs is not None:
         write_rows(folder / "results.csv", flatten(jobs))
     rows = read(folder / "results.csv", METRICS)
-    write_rows(folder / "means.csv", means(rows))
-    write_rows(folder / "tests.csv", tests(rows))
-    print(markdown(tests(rows)))
-    print(markdown(means(rows)))
+    for name, table in {"tests": tests(rows), "means": means(rows)}.items():
+        write_rows(folder / f"{name}.csv", table)
+        print(markdown(table))
     plots.save_figure(draw(rows), folder / "limits.png")
 
 

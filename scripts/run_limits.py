@@ -8,7 +8,6 @@ Part M needs gymnasium-robotics. A job is one line of the file, so a stopped run
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import joblib
 import numpy as np
 import torch
 import tyro
+from resumable import run_missing
 from run_what_wins import bc_twins, fitted, pidm_twins, with_predictor
 from run_worlds import find_worlds
 from scipy.spatial import cKDTree
@@ -240,14 +240,8 @@ def run(cell: Cell) -> dict[str, Any]:
 
 def main(out: Path, part: tuple[str, ...] = ("G", "R", "M"), jobs: int = 1) -> None:
     """Run the jobs that the file does not hold yet, some at a time."""
-    lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-    done = {Cell(*(job[name] for name in Cell._fields)) for job in map(json.loads, lines)}
-    wanted = [cell for each in part for cell in cells(each) if cell not in done]
-    workers = joblib.Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)
-    for job in workers(joblib.delayed(run)(cell) for cell in wanted):
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(job) + "\n")
-        print(*(job[name] for name in (*Cell._fields, "seconds")), flush=True)
+    wanted = (cell for each in part for cell in cells(each))
+    run_missing(wanted, lambda cell: joblib.delayed(run)(cell), out, jobs)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,6 +23,7 @@ import numpy as np
 import torch
 import tyro
 from gymnasium import spaces
+from resumable import run_missing
 
 from pidm_nav.agents.batches import TrainingData
 from pidm_nav.agents.bc import BC
@@ -321,14 +321,8 @@ def run(cell: Cell, folder: Path) -> dict[str, Any]:
 
 def main(data: Path, out: Path, part: tuple[str, ...] = ("P", "F", "C"), jobs: int = 1) -> None:
     """Run the jobs that the file does not hold yet, some at a time."""
-    lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-    done = {Cell(*(job[name] for name in Cell._fields)) for job in map(json.loads, lines)}
-    wanted = [cell for each in part for cell in cells(each) if cell not in done]
-    workers = joblib.Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)
-    for job in workers(joblib.delayed(run)(cell, data) for cell in wanted):
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(job) + "\n")
-        print(*(job[name] for name in (*Cell._fields, "seconds")), flush=True)
+    wanted = (cell for each in part for cell in cells(each))
+    run_missing(wanted, lambda cell: joblib.delayed(run)(cell, data), out, jobs)
 
 
 if __name__ == "__main__":

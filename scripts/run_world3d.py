@@ -24,6 +24,7 @@ import numpy as np
 import torch
 import tyro
 from gymnasium import spaces
+from resumable import run_missing
 
 from pidm_nav.agents import load_agent
 from pidm_nav.agents.agent import Agent
@@ -592,15 +593,8 @@ def main(work: Path, part: tuple[str, ...] = ("A", "B", "C", "D", "more", "E"), 
     if "flat" in part:
         flatness(work)
         return
-    out = work / "jobs.jsonl"
-    lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-    done = {Cell(*(job[name] for name in Cell._fields)) for job in map(json.loads, lines)}
-    wanted = [cell for each in part for cell in cells(each) if cell not in done]
-    workers = joblib.Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)
-    for job in workers(joblib.delayed(run)(recorded(work, cell), work) for cell in wanted):
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(job) + "\n")
-        print(*(job[name] for name in (*Cell._fields, "seconds")), flush=True)
+    wanted = (cell for each in part for cell in cells(each))
+    run_missing(wanted, lambda cell: joblib.delayed(run)(recorded(work, cell), work), work / "jobs.jsonl", jobs)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ The two want different versions of MuJoCo, so each runs in an environment of its
 
 Demonstrations are successful episodes of scripted experts with noise on their actions, made once. Objects and goals are
 somewhere else in every episode, so PIDM's default predictor is the learned one. The seeds of draws and trainings were
-not looked at before. It is one sweep per world, so a stopped run goes on where it was, and `--shard 0 2` and
+not looked at before. It is one sweep per world, so a stopped run resumes, and `--shard 0 2` and
 `--shard 1 2` share a folder between two machines.
 """
 

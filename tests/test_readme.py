@@ -6,12 +6,13 @@ import re
 import shlex
 import subprocess
 import sys
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import tyro
+from script_loader import load_script
 
 from pidm_nav.cli import COMMANDS, _option_rules, _take_plugins, load_command, summary_and_example
 from pidm_nav.plugins import plugins_loaded
@@ -196,13 +197,10 @@ def test_the_index_names_every_page_and_example() -> None:
 
 @pytest.mark.parametrize("name", ["commands.md", "settings.md"])
 def test_generated_pages_equal_the_code(name: str) -> None:
-    script = ROOT / "scripts" / "make_reference.py"
-    spec = spec_from_file_location("make_reference", script)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert page == module.PAGES[name](), f"docs/{name} is stale: run python scripts/make_reference.py"
+    assert page == load_script("make_reference").PAGES[name](), (
+        f"docs/{name} is stale: run python scripts/make_reference.py"
+    )
 
 
 def _texts() -> list[str]:

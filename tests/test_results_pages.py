@@ -1,28 +1,16 @@
 """The pages of results: their tables say what the files beside them hold."""
 
 import csv
-import importlib.util
 import json
 import shutil
-import sys
 from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
-from unittest.mock import patch
 
 import numpy as np
+from script_loader import load_script
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
-
-
-def load_script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with patch.object(sys, "path", [str(ROOT / "scripts"), *sys.path]):  # scripts import each other
-        spec.loader.exec_module(module)
-    return module
 
 
 def test_one_demonstration() -> None:

@@ -1,22 +1,17 @@
 """The 3D study's script: a run of it that is as small as can be."""
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from script_loader import load_script
 
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    path = Path(__file__).parents[1] / "scripts" / "run_world3d.py"
-    spec = importlib.util.spec_from_file_location("run_world3d", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("run_world3d")
 
 
 @pytest.mark.slow
