@@ -187,11 +187,12 @@ def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tm
     assert scores(tmp_path / "q") == scores(folder)
     assert (tmp_path / "q" / "bc-and-pidm.gif").read_bytes() == (folder / "bc-and-pidm.gif").read_bytes()
     ran[:] = [None] * 9
-    monkeypatch.setattr("pidm_nav.commands.experiments.FAST", replace(PLAN, steps=3))
-    monkeypatch.setattr(quickstart, "write_video", lambda *_, **__: sys.exit("enough"))  # all is trained by then
+    other = replace(PLAN, steps=3, num_demos=(1,), astar_num_demos=(1,), seeds=1)
+    monkeypatch.setattr("pidm_nav.commands.experiments.FAST", other)
+    monkeypatch.setattr(quickstart, "_animate", lambda *_: sys.exit("enough"))  # all is trained by then
     with pytest.raises(SystemExit, match="enough"):
         main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
-    assert len(ran) == 9 + TRAININGS
+    assert len(ran) == 9 + other.work
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("the disk is full")])
@@ -202,7 +203,7 @@ def test_stopped_half_way_leaves_the_former_as_it_was(done, stop, monkeypatch):
     def run(*_, **__):
         raise stop
 
-    monkeypatch.setattr(quickstart, "write_video", run)
+    monkeypatch.setattr(quickstart, "evaluate", run)  # the first step of the animation
     with pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(folder)])
     assert end.value.code == (130 if stop is KeyboardInterrupt else 2)
