@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,21 +116,16 @@ def mixed(variety: float, rng: np.random.Generator) -> Habits3D:
     return Habits3D(**{**habits, "reaction": round(habits["reaction"])})
 
 
-@cache
-def encoder() -> EfficientNetEncoder:
-    """Return the encoder of images."""
-    return EfficientNetEncoder()
-
-
 @torch.no_grad()
 def record(path: Path, variety: float, first: int, count: int) -> Recorded:
     """Return a walker's episodes from the file that keeps them, or let the walker walk."""
     if not path.exists():
         arrays: dict[str, Array] = {}
+        encoder = EfficientNetEncoder()
         for index, seed in enumerate(range(first, first + count)):
             walker = Walker3D(LEVEL, seed, mixed(variety, np.random.default_rng((seed, 1))))
             (episode,) = collect(walker, LEVEL, 1, seed)
-            vectors = encoder()(torch.tensor(episode.observations)).numpy()
+            vectors = encoder(torch.tensor(episode.observations)).numpy()
             made = (vectors, episode.infos["states"], episode.actions, np.array([seed, bool(episode.success)]))
             names = ("vectors", "poses", "actions", "seed")
             arrays |= {f"{name}{index}": each for name, each in zip(names, made, strict=True)}
@@ -473,7 +467,7 @@ class Material(NamedTuple):
 def gather(work: Path, cell: Cell) -> Material:
     """Return the material of a cell; the encoder is fitted to its demonstrations."""
     demos, reference = demonstrations(work, cell), references(work, cell.variety)
-    vision = Principal(encoder(), COMPONENTS)
+    vision = Principal(EfficientNetEncoder(), COMPONENTS)
     vision.learn(np.concatenate(demos.vectors))
     return Material(cell, demos, reference, vision, embed(vision, demos), work / "agents")
 

@@ -1,12 +1,16 @@
 """The pages of results: their tables say what the files beside them hold."""
 
 import csv
+import itertools
 import json
 import shutil
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
 from script_loader import load_script
 
 ROOT = Path(__file__).parents[1]
@@ -121,3 +125,55 @@ def test_the_study_of_limits_reports_whole_seeds_only(tmp_path: Path) -> None:
         ("M", 5, 900),
         ("M", 20, 900),
     ]
+
+
+def world3d_jobs(script: Any) -> list[dict[str, Any]]:
+    """Return made-up jobs of all parts, in which PIDM passes 0.1 more milestones than BC."""
+    jobs = []
+    agents = {"A": ("bc", "pidm"), "B": [pair[0] for pair in script.CONTROLS] + [pair[1] for pair in script.CONTROLS]}
+    agents |= {"C": [name for name in script.TITLES if "/" in name], "D": ("bc", "pidm")}
+    cells = [("A", 0.0, demos) for demos in script.SIZES] + [
+        ("B", 0.0, 15),
+        ("C", 0.0, 15),
+        ("D", 0.5, 15),
+        ("D", 1.0, 15),
+    ]
+    for seed, (part, variety, demos) in itertools.product(range(5), cells):
+        rng = np.random.default_rng([seed, demos])
+        common = 0.45 + demos / 100 + 0.01 * rng.standard_normal()
+        found = {}
+        for name in agents[part]:
+            score = common + 0.1 * name.startswith("pidm") + 0.001 * rng.standard_normal()
+            found[name] = {**dict.fromkeys(script.SCORES, score), "restoring12": 0.2 * name.startswith("pidm")}
+        if part == "B":
+            found = {name: each for name, each in found.items() if name not in agents["A"]}
+        job = {"part": part, "variety": variety, "demos": demos, "seed": seed, "agents": found}
+        jobs.append({**job, "about": dict.fromkeys(script.ABOUT, 0.5)})
+    return [*jobs, {**jobs[0], "seed": 5}]  # the last seed is not whole
+
+
+def test_the_report_of_the_3d_study_finds_what_is_there(tmp_path: Path) -> None:
+    script = load_script("report_world3d")
+    (tmp_path / "jobs.jsonl").write_text("\n".join(map(json.dumps, world3d_jobs(script))), encoding="utf-8")
+    script.main(tmp_path / "jobs.jsonl", tmp_path)
+    rows = script.load(tmp_path / "results.csv")
+    assert {row["seed"] for row in rows} == {*range(5)}
+    tests = {(row["test"], row["of"], row["metric"], row["demos"]): row for row in script.tests(rows)}
+    lead = tests["primary", "pidm - bc", "alone", "all"]
+    assert lead["value"] == pytest.approx(0.1, abs=0.002) and lead["p"] < 1e-4 and lead["units"] == 5
+    assert lead["low"] < lead["value"] < lead["high"] and 0 < lead["smallest"] < 0.01
+    assert tests["per size, Welch", "pidm - bc", "ordered", 5]["p"] < 0.01
+    assert abs(tests["controls", "bc-time - bc", "alone", 15]["value"]) < 0.005
+    assert tests["pull", "pidm - bc", "restoring12", 15]["value"] == pytest.approx(0.2)
+    assert sum(name == "variety" for name, *_ in tests) == 3
+    (alone, _) = (script.ratio(rows, metric) for metric in ("alone", "ordered"))
+    assert (alone["pidm"], alone["bc"]) == (30, np.inf) and alone["ratio"] == np.inf
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"curves", "pull"}
+
+
+def test_the_smallest_difference_is_found_as_often_as_it_says() -> None:
+    script = load_script("report_world3d")
+    rng, seeds = np.random.default_rng(0), 5
+    shift = script.smallest_seen(1 / np.sqrt(seeds), seeds - 1)
+    found = ttest_1samp(shift + rng.standard_normal((20_000, seeds)), 0, axis=1).pvalue < 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.01)
