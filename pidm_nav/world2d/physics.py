@@ -94,14 +94,12 @@ class Physics:
         change_velocity: ChangeVelocity | None = None,
     ) -> FloatArray:
         """Return the positions (N, 2) of many agents after a step; all arguments are (N, 2)."""
-        velocity = action * (np.abs(action) >= self.deadzone)
-        velocity += noise
+        velocity = action * (np.abs(action) >= self.deadzone) + noise
         if self.clip_noise:
             velocity.clip(-1.0, 1.0, out=velocity)
         if change_velocity is not None:
             velocity = np.array(change_velocity(position, velocity), np.float64)
-        velocity *= SPEED
-        new = np.add(position, velocity, out=velocity)
+        new = position + SPEED * velocity
         # The borders are whole pixels, so clipping before rounding gives the same numbers, and never -0.0.
         new[:, 0].clip(0.0, self.max_x, out=new[:, 0])
         new[:, 1].clip(0.0, self.max_y, out=new[:, 1])
