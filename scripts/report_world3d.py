@@ -2,7 +2,7 @@
 
 Run it:  python scripts/report_world3d.py [--jobs FOLDER/jobs.jsonl]
 
-With a file of jobs, results.csv is made from it first; without one, the tables and figures are made again.
+With a file of jobs, they are added to results.csv first; without one, the tables and figures are made again.
 """
 
 from __future__ import annotations
@@ -239,11 +239,14 @@ def draw_pulls(rows: Rows) -> Any:
 
 
 def main(jobs: Path | None = None, folder: Path = FOLDER) -> None:
-    """Write results.csv from jobs, if given, and everything that is made of it."""
+    """Add jobs to results.csv, if given, and write everything that is made of it."""
     folder.mkdir(parents=True, exist_ok=True)
+    results = folder / "results.csv"
     if jobs is not None:
-        write_rows(folder / "results.csv", flatten(jobs))
-    rows = load(folder / "results.csv")
+        found = [*(load(results) if results.exists() else []), *flatten(jobs)]
+        rows = {tuple(row[key] for key in (*KEYS, "agent")): row for row in found}  # a job that was run again counts once
+        write_rows(results, [rows[key] for key in sorted(rows, key=lambda key: key[:-1])])
+    rows = load(results)
     ratios = [ratio(rows, metric) for metric in ("alone", "ordered")]
     for name, table in {"tests": tests(rows), "means": means(rows), "ratios": ratios}.items():
         write_rows(folder / f"{name}.csv", table)
