@@ -244,7 +244,9 @@ def main(jobs: Path | None = None, folder: Path = FOLDER) -> None:
     results = folder / "results.csv"
     if jobs is not None:
         found = [*(load(results) if results.exists() else []), *flatten(jobs)]
-        rows = {tuple(row[key] for key in (*KEYS, "agent")): row for row in found}  # a job that was run again counts once
+        rows = {
+            tuple(row[key] for key in (*KEYS, "agent")): row for row in found
+        }  # a job that was run again counts once
         write_rows(results, [rows[key] for key in sorted(rows, key=lambda key: key[:-1])])
     rows = load(results)
     ratios = [ratio(rows, metric) for metric in ("alone", "ordered")]

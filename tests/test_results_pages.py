@@ -171,6 +171,29 @@ def test_the_report_of_the_3d_study_finds_what_is_there(tmp_path: Path) -> None:
     assert {path.stem for path in tmp_path.glob("*.png")} == {"curves", "pull"}
 
 
+def test_the_3d_world() -> None:
+    script = load_script("report_world3d")
+    page = (RESULTS / "world3d" / "README.md").read_text(encoding="utf-8").replace("−", "-")
+    rows = script.load(RESULTS / "world3d" / "results.csv")
+    means = {(row["part"], row["demos"], row["agent"]): row for row in script.means(rows)}
+    tests = script.tests(rows)
+    shown: defaultdict[Any, str] = defaultdict(str)
+    for row in tests:
+        difference, p = f"{row['value']:+.3f} ({row['low']:.3f} to {row['high']:.3f})", f"{row['p']:.3f}"
+        if row["test"] == "per size, Welch":
+            scores = [f"{means['A', row['demos'], agent][row['metric']]:.3f}" for agent in ("bc", "pidm")]
+            shown[row["demos"]] += f"| {' | '.join([*scores, difference, p.replace('1.000', '1')])} "
+        elif row["test"] in ("primary", "secondary"):
+            assert f"{difference} | {p} |" in page
+        elif row["test"] in ("controls", "pull"):
+            assert row["units"] == 5
+            interval = f"{row['low']:.3f} to {row['high']:.3f}"
+            assert f"| {row['value']:.3f} | {interval} | {p.replace('1.000', '1')} |" in page, row["of"]
+    assert len(shown) == 5
+    for demos, line in shown.items():
+        assert f"| {demos} {line}|" in page
+
+
 def test_the_smallest_difference_is_found_as_often_as_it_says() -> None:
     script = load_script("report_world3d")
     rng, seeds = np.random.default_rng(0), 5
