@@ -98,6 +98,17 @@ def test_what_makes_pidm_win() -> None:
             assert f"{row['mean']:.2f} (" in page and f"{row['low']:.2f} to {row['high']:.2f})" in page
 
 
+def test_how_agents_fail() -> None:
+    page = (RESULTS / "what_wins" / "README.md").read_text(encoding="utf-8")
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for row in csv.DictReader((RESULTS / "what_wins" / "stalls.csv").read_text(encoding="utf-8").splitlines()):
+        for place, name in enumerate(("failed", "stalled")):
+            counts[row["agent"]][place] += int(row[name])
+    assert len(counts) == 6
+    for agent, (failed, stalled) in counts.items():
+        assert f"| {failed} | {stalled} |" in page, agent
+
+
 def test_where_the_pull_ends() -> None:
     script = load_script("report_limits")
     page = (RESULTS / "limits" / "README.md").read_text(encoding="utf-8").replace("−", "-")
