@@ -114,31 +114,29 @@ def means(rows: Rows) -> Rows:
 
 
 def draw(table: Rows) -> Any:
-    """Draw goals against the horizon that PIDM acts with, and against the noise of the observations."""
-    figure, (left, right) = plots.panels(2, 4.2, 3.2)
+    """Draw goals against the horizon that PIDM acts with and, once they are run, against noise features."""
     found = {(row["part"], row["agent"]): row for row in table}
-    styles = {"1": ("PIDM, trained with this k", "pidm", "o"), SEVERAL: ("PIDM, trained with all four", "pidm", "s")}
-    places = range(len(HORIZONS))
-    for name, (label, agent, marker) in styles.items():
-        own = [found["K", f"{k if name == '1' else name}/{k}"] for k in HORIZONS]
-        line = "-" if name == "1" else "--"
-        show(left, places, own, label, plots.agent_color(agent), marker + line)
-    bc = found["K", "bc"]["goals"]
-    left.axhline(bc, color=plots.agent_color("bc"), label="BC")
-    left.set_xticks(places, [str(k) for k in HORIZONS])
-    left.set(xlabel="horizon k that PIDM acts with, in steps", ylabel="goals reached", ylim=(0, 1.02))
-    noises = ("none", *NOISES)
-    labels = ("none", "8", "32", "8, walk", "32, walk")
-    for name, label, agent, mark in (
-        ("bc", "BC", "bc", "o-"),
-        ("1/1", "PIDM, k = 1", "pidm", "o-"),
-        (f"{SEVERAL}/1", "PIDM, trained with all four", "pidm", "s--"),
-    ):
-        own = [found["N", f"{name} {noise}"] for noise in noises]
-        show(right, range(len(noises)), own, label, plots.agent_color(agent), mark)
-    right.set_xticks(range(len(noises)), labels)
-    right.set(xlabel="noise features", ylim=(0, 1.02))
-    for ax in (left, right):
+    noise = bool(choose(table, part="N"))
+    figure, axes = plots.panels(1 + noise, 4.2, 3.2)
+    several, bc = "PIDM, trained with all four", plots.agent_color("bc")
+    pidm, places = plots.agent_color("pidm"), range(len(HORIZONS))
+    show(axes[0], places, [found["K", f"{k}/{k}"] for k in HORIZONS], "PIDM, trained with this k", pidm, "o-")
+    show(axes[0], places, [found["K", f"{SEVERAL}/{k}"] for k in HORIZONS], several, pidm, "s--")
+    axes[0].axhline(found["K", "bc"]["goals"], color=bc, label="BC")
+    axes[0].set_xticks(places, [str(k) for k in HORIZONS])
+    axes[0].set(xlabel="horizon k that PIDM acts with, in steps", ylabel="goals reached")
+    if noise:
+        kinds = ("none", *NOISES)
+        for name, label, color, mark in (
+            ("bc", "BC", bc, "o-"),
+            ("1/1", "PIDM, k = 1", pidm, "o-"),
+            (f"{SEVERAL}/1", several, pidm, "s--"),
+        ):
+            show(axes[1], range(len(kinds)), [found["N", f"{name} {kind}"] for kind in kinds], label, color, mark)
+        axes[1].set_xticks(range(len(kinds)), ("none", "8", "32", "8, walk", "32, walk"))
+        axes[1].set(xlabel="noise features")
+    for ax in axes:
+        ax.set(ylim=(0, 1.02))
         ax.legend(frameon=False, loc="lower left", fontsize=9)
         plots.tidy(ax)
     return figure

@@ -109,6 +109,35 @@ def test_how_agents_fail() -> None:
         assert f"| {failed} | {stalled} |" in page, agent
 
 
+def test_how_far_ahead() -> None:
+    script = load_script("report_horizons")
+    page = (RESULTS / "horizons" / "README.md").read_text(encoding="utf-8").replace("−", "-")
+    rows = script.read(RESULTS / "horizons" / "results.csv", ("goals",))
+    for row in script.tests(rows):
+        assert row["units"] == 10
+        assert f"| {row['value']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.3f} |" in page, row["of"]
+    means = {row["agent"]: row["goals"] for row in script.means(rows) if row["part"] == "K"}
+    for trained in ("{k}", script.SEVERAL):
+        shown = " | ".join(f"{means[f'{trained.format(k=k)}/{k}']:.3f}" for k in script.HORIZONS)
+        assert f"| {shown} |" in page
+
+
+def test_horizons_are_tested_on_whole_seeds_and_contrasts_are_what_they_say(tmp_path: Path) -> None:
+    script = load_script("report_horizons")
+    jobs, tasks = [], script.PAPER_TASKS
+    for seed, task in itertools.product(range(3), tasks):
+        found = {f"{name} {noise}": 0.5 for name in ("bc", "1/1", f"{script.SEVERAL}/1") for noise in script.NOISES}
+        found |= {"bc none": 0.8, "1/1 none": 0.9, f"{script.SEVERAL}/1 none": 0.9, "1/1 iid 8": 0.7}
+        agents = {name: {"goals": goals + 0.01 * seed} for name, goals in found.items()}
+        jobs.append({"part": "N", "task": task, "demos": 5, "seed": seed, "agents": agents})
+    text = "\n".join(map(json.dumps, jobs[:-1]))  # one task of the last seed is missing
+    (tmp_path / "jobs.jsonl").write_text(text, encoding="utf-8")
+    tests = {(row["test"], row["of"]): row for row in script.tests(script.flatten(tmp_path / "jobs.jsonl"))}
+    assert all(row["units"] == 2 for row in tests.values()) and len(tests) == 8
+    assert tests["N1", "1/1 iid 8 + bc none - bc iid 8 - 1/1 none"]["value"] == pytest.approx(0.1)
+    assert tests["N2", "1+5+10+25/1 iid 8 - 1/1 iid 8"]["value"] == pytest.approx(-0.2)
+
+
 def test_where_the_pull_ends() -> None:
     script = load_script("report_limits")
     page = (RESULTS / "limits" / "README.md").read_text(encoding="utf-8").replace("−", "-")
