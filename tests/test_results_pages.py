@@ -115,7 +115,7 @@ def test_how_far_ahead() -> None:
     rows = script.read(RESULTS / "horizons" / "results.csv", ("goals",))
     for row in script.tests(rows):
         assert row["units"] == 10
-        assert f"| {row['value']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.3f} |" in page, row["of"]
+        assert f"| {row['value']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.1e} |" in page, row["of"]
     means = {row["agent"]: row["goals"] for row in script.means(rows) if row["part"] == "K"}
     for trained in ("{k}", script.SEVERAL):
         shown = " | ".join(f"{means[f'{trained.format(k=k)}/{k}']:.3f}" for k in script.HORIZONS)
