@@ -33,7 +33,7 @@ from sandbox import TOO_LONG, Ended, Limits, Sandbox
 
 SECONDS = 8.0  # of processor time
 MEGABYTES = 700
-BY_DEFAULT = 150  # cases; the slow test goes on from there
+BY_DEFAULT = 75  # cases; the slow test goes on from there
 DAMAGE = {
     ".npz": (*RAW, *NPZ, *NPZ),
     ".json": (*RAW, *[change_json] * 12),

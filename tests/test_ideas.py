@@ -78,7 +78,7 @@ def test_an_idea_runs_by_itself(idea: Path, tmp_path: Path) -> None:
     assert run(tmp_path, str(idea), *words)
 
 
-def test_a_sweep_knows_ideas_in_its_workers(tmp_path: Path) -> None:
+def test_a_sweep_knows_ideas_in_its_workers(box: "Sandbox", tmp_path: Path) -> None:
     program = f"""
 from functools import partial
 from pidm_nav import load_plugin
@@ -101,5 +101,7 @@ if __name__ == "__main__":
     print(sorted((cell.agent, result.score) for cell, result in done.items()))
 """
     (tmp_path / "program.py").write_text(program)
-    shown = run(tmp_path, "program.py")
+    done = box.run([str(tmp_path / "program.py")], tmp_path)
+    assert done.code == 0, done.err
+    shown = done.out
     assert "'mixed'" in shown and "'several'" in shown and "('still', 0.0)" in shown

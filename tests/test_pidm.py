@@ -91,7 +91,7 @@ def test_windows_and_pairs_have_the_same_loss(walks: DemoDataset) -> None:
 
 @pytest.mark.parametrize("idm", ["state", "delta"])
 def test_several_horizons_are_told_apart(walks: DemoDataset, idm: str) -> None:
-    agent = fit(walks, steps=600, horizons=(1, 2, 4), idm=idm)
+    agent = fit(walks, horizons=(1, 2, 4), idm=idm)
     assert agent.horizon == 1
     assert idm_error(agent, walks, 1) < 0.3
     transitions = walks.transitions(1)
@@ -177,7 +177,7 @@ def test_play_teaches_where_the_same_change_needs_another_action() -> None:
     unseen = DemoDataset("Walk-v0", tuple(reversed_walk(seed) for seed in range(100, 105)))
     demonstrations = DemoDataset("Walk-v0", (line(0), line(1)))
     for dataset in (demonstrations, demonstrations.without_actions()):
-        agent = train("delta-pidm", dataset, idm_data=played, env_spaces=SPACES, **{**QUICK, "steps": 800})
+        agent = train("delta-pidm", dataset, idm_data=played, env_spaces=SPACES, **QUICK)
         assert isinstance(agent, PIDM)
         assert idm_error(agent, unseen) < 0.35
         assert agent.description["idm_data"]["episodes"] == 20

@@ -923,7 +923,7 @@ def test_a_real_window_is_played_with_real_keys(tmp_path):
         with os.fdopen(readable) as number:
             environment = without_display() | {"DISPLAY": f":{number.readline().strip()}"}
         tool("mousemove", 400, 400)  # without a window manager the keys go to the window under the pointer
-        arguments = ["record", "--task", "zigzag", "--fps", "60", "--out", str(tmp_path / "mine.npz")]
+        arguments = ["record", "--task", "zigzag", "--fps", "240", "--out", str(tmp_path / "mine.npz")]
         process = subprocess.Popen([sys.executable, "-c", CLI, *arguments], env=environment, stdout=subprocess.PIPE)
         while "pidm-nav: Zigzag" not in tool("getwindowname", window_under_pointer()):
             assert process.poll() is None
