@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
@@ -24,27 +24,44 @@ import torch
 import tyro
 from gymnasium import spaces
 from resumable import run_missing
+from world3d_policies import (
+    LONG_HISTORY,
+    Array,
+    Policy,
+    Recorded,
+    Seen,
+    by_pose,
+    dataset,
+    embed,
+    finder,
+    long,
+    own_future,
+    plain,
+    pulled,
+    read_pose,
+    regressor,
+    shown,
+    timed,
+    with_time,
+)
 
 from pidm_nav.agents import load_agent
 from pidm_nav.agents.agent import Agent
 from pidm_nav.agents.config import FRAME_NETWORKS, AgentConfig, Preset, TrainConfig
 from pidm_nav.agents.encoders import Principal
 from pidm_nav.agents.idm import future_use
-from pidm_nav.agents.images import latest_vectors, stack_history
-from pidm_nav.agents.networks import Scale
+from pidm_nav.agents.images import latest_vectors
 from pidm_nav.agents.parts import PIDMConfig
 from pidm_nav.agents.pidm import PIDM
-from pidm_nav.agents.predictors import Follow, Lookup, Nearest
+from pidm_nav.agents.predictors import Follow, Nearest
 from pidm_nav.agents.pretrained import EfficientNetEncoder
 from pidm_nav.agents.train import train
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.routes import routes_for
 from pidm_nav.demos.experts.walker3d import Habits3D, Walker3D
-from pidm_nav.rollouts.episode import Episode
 from pidm_nav.seeds import TEST
 from pidm_nav.tasks import find_task
-from pidm_nav.world3d.env import POSE
 from pidm_nav.world3d.levels import load_level
 
 LEVEL = "tour-3d"
@@ -55,17 +72,13 @@ ROLLOUTS = 30  # of an agent, all at once, each in its own engine
 HELD_OUT = 5  # reference episodes on which errors and restoring coefficients are measured
 VARIETIES = (0.0, 0.5, 1.0)
 FIRST_DEMO = 100_000  # environment seed of the first demonstration; a training seed has 1,000 of its own
-COMPONENTS, HISTORY = 128, (0, 6, 12)
-LONG_HISTORY = (0, 1, 2, 6, 7, 8, 12, 13, 14)  # the last three states
+COMPONENTS = 128  # of an image
 HORIZONS = (1, 6, 11, 16, 21, 26)
 STEPS, BATCH, RATE = 2000, 256, 1e-3
 FLAT_SEED, FLAT = 790, (2000, 1000, 4000)  # seed that is not reported, and the numbers of steps that it is trained for
-STEP_UNITS = (28.0, 24.0, 15.0, 6.0)  # what a full action does in a step: forward, right (units), turn, look (degrees)
 ASIDE = 40.0  # engine units beside the route that the walker is placed
 AFTER = (12, 24)  # steps after which it is looked where the walker is
 PLACES = (0.2, 0.4, 0.6, 0.8)  # fractions of an episode at which it is placed
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Cell(NamedTuple):
@@ -95,18 +108,6 @@ def cells(part: str) -> Iterator[Cell]:
 
 
 # the walkers' episodes
-
-
-class Recorded(NamedTuple):
-    """Episodes whose images have become the vectors of the encoder."""
-
-    vectors: list[Array]  # (T+1, E) each
-    poses: list[Array]  # (T+1, 17) state vectors
-    actions: list[Array]  # (T, 4)
-    seeds: list[int]
-
-    def __getitem__(self, index: Any) -> Recorded:
-        return Recorded(*(each[index] for each in (self.vectors, self.poses, self.actions, self.seeds)))
 
 
 def mixed(variety: float, rng: np.random.Generator) -> Habits3D:
@@ -154,20 +155,6 @@ def references(work: Path, variety: float) -> Recorded:
     return record(work / "episodes" / f"reference-{variety:g}.npz", variety, TEST.start, ROLLOUTS)
 
 
-def embed(vision: Principal, recorded: Recorded, history: Sequence[int] = HISTORY) -> list[Array]:
-    """Return the states (T+1, D) of each episode."""
-    return [stack_history(vision.scale(torch.tensor(own)).numpy(), history) for own in recorded.vectors]
-
-
-def dataset(states: Sequence[Array], recorded: Recorded, task: str = "embedded") -> DemoDataset:
-    """Return demonstrations with these states (T+1, D) as observations."""
-    episodes = [
-        Episode(own, actions, np.zeros(len(actions), np.float32), True, False, seed, {})
-        for own, actions, seed in zip(states, recorded.actions, recorded.seeds, strict=True)
-    ]
-    return DemoDataset(task, tuple(episodes), {"made_by": "scripted"})
-
-
 # agents
 
 
@@ -186,125 +173,6 @@ def fit(
     box = spaces.Box(-np.inf, np.inf, demos[0].observations.shape[1:], np.float32)
     spaces_of = (box, spaces.Box(-1.0, 1.0, (4,), np.float32))
     return train(kind, demos, preset, folder, env_spaces=spaces_of, progress=False, failed="keep", **more)
-
-
-class Seen(NamedTuple):
-    """What policies are shown in a step, one row per episode."""
-
-    recent: Array  # (N, L, E) vectors of the last images, the newest first
-    poses: Array  # (N, 17) the engine's state vectors
-    steps: Array  # (N,) steps since the episode began
-    seeds: Array  # (N,) environment seeds
-    starts: Array  # (N,) whether an episode begins
-
-    def states(self, history: Sequence[int] = HISTORY) -> Array:
-        """Return the states (N, D)."""
-        return self.recent[:, list(history)].reshape(len(self.recent), -1)
-
-
-Policy = Callable[[Seen, Any], tuple[Array, Any]]
-
-
-def plain(agent: Agent) -> Policy:
-    """Return an agent's policy."""
-    return lambda seen, memory: agent.predict(seen.states(), memory, seen.starts)
-
-
-def timed(agent: Agent) -> Policy:
-    """Return the policy of BC that sees the time step, too."""
-    return lambda seen, memory: agent.predict(with_time(seen.states(), seen.steps), memory, seen.starts)
-
-
-def with_time(states: Array, steps: Array) -> Array:
-    """Return states (N, D + 1) with the time step in hundreds."""
-    return np.column_stack([states, np.asarray(steps) / 100]).astype(np.float32)
-
-
-def long(agent: Agent) -> Policy:
-    """Return the policy of BC that sees the last three states."""
-    return lambda seen, memory: agent.predict(seen.states(LONG_HISTORY), memory, seen.starts)
-
-
-def shown(agent: PIDM, future: Callable[[Seen, Any], tuple[Array, Any]]) -> Policy:
-    """Return PIDM with futures (N, D) from elsewhere."""
-
-    def act(seen: Seen, memory: Any) -> tuple[Array, Any]:
-        futures, memory = future(seen, memory)
-        return np.clip(agent.inverse_dynamics(seen.states(), futures), -1, 1), memory
-
-    return act
-
-
-def own_future(reference: Sequence[Array], seeds: Sequence[int]) -> Callable[[Seen, Any], tuple[Array, Any]]:
-    """Return the states that the walker has one step later in its own episode with the same seed and noise."""
-    found = dict(zip(seeds, reference, strict=True))
-
-    def future(seen: Seen, memory: Any) -> tuple[Array, Any]:
-        rows = zip(seen.seeds.tolist(), seen.steps.tolist(), strict=True)
-        return np.stack([found[seed][min(step + 1, len(found[seed]) - 1)] for seed, step in rows]), memory
-
-    return future
-
-
-def points(poses: Array) -> Array:
-    """Return poses in steps: positions, direction and pitch each in what a full action changes; no height."""
-    forward, _, turn, look = STEP_UNITS
-    around = np.degrees(1) / turn
-    pose = np.array([1 / forward, 1 / forward, 0, around, around, 1 / look])
-    return np.column_stack([poses[:, :POSE] * pose, poses[:, POSE:]]).astype(np.float32)
-
-
-def finder(lookup: Lookup, poses: Sequence[Array], recorded: Recorded) -> Lookup:
-    """Return a predictor that finds its place among demonstrated poses (T+1, 17)."""
-    demos = dataset([points(each) for each in poses], recorded, LEVEL)
-    space = spaces.Box(-np.inf, np.inf, demos[0].observations.shape[1:])
-    lookup.build(Scale(space, enabled=False)).fit(demos, 1)
-    return lookup
-
-
-def by_pose(lookup: Lookup, states: Array, pull: float, read: Callable[[Seen], Array]) -> Callable[..., Any]:
-    """Return the futures of the demonstrated rows whose poses a lookup finds."""
-
-    def future(seen: Seen, memory: Any) -> tuple[Array, Any]:
-        rows, memory = lookup.locate(points(read(seen)), memory, seen.starts)
-        futures = states[np.minimum(rows + 1, lookup.last[rows])]
-        return futures + np.float32(1 - pull) * (seen.states() - states[rows]), memory
-
-    return future
-
-
-def pulled(agent: Agent, lookup: Lookup, poses: Array, strength: float) -> Policy:
-    """Return BC with a pull to the nearest demonstrated pose, from the engine's own."""
-
-    def act(seen: Seen, memory: Any) -> tuple[Array, Any]:
-        actions, memory = agent.predict(seen.states(), memory, seen.starts)
-        rows, _ = lookup.locate(points(seen.poses), None, seen.starts)
-        (east, north), (cos, sin) = (poses[rows] - seen.poses)[:, :2].T, seen.poses[:, 3:5].T
-        turn = angles(seen.poses) - angles(poses[rows])  # to the right
-        back = np.stack([east * cos + north * sin, east * sin - north * cos, (turn + 180) % 360 - 180], axis=1)
-        actions[:, :3] += strength * back / STEP_UNITS[:3]
-        return np.clip(actions, -1, 1), memory
-
-    return act
-
-
-def angles(poses: Array) -> Array:
-    """Return directions in degrees."""
-    return np.degrees(np.arctan2(poses[:, 4], poses[:, 3]))
-
-
-def regressor(states: Array, poses: Array) -> Array:
-    """Return the weights (D + 1, 6) of a ridge regression from states to poses in steps."""
-    inputs = np.column_stack([states, np.ones(len(states))]).astype(np.float64)
-    penalty = 1e-3 * len(inputs) * np.eye(inputs.shape[1])
-    solved: Array = np.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ poses[:, :POSE])
-    return solved
-
-
-def read_pose(weights: Array, states: Array) -> Array:
-    """Return the poses (N, 17) that the regression reads from states, with all flags 0."""
-    found = np.column_stack([states, np.ones(len(states))]) @ weights
-    return np.column_stack([found, np.zeros((len(states), load_level(LEVEL).num_goals))]).astype(np.float32)
 
 
 # rollouts
@@ -499,7 +367,7 @@ def policies(material: Material) -> Iterator[tuple[str, Policy]]:
     if cell.part in "CD":
         embedded, rows = dataset(states, demos), np.concatenate(states)
         poses = np.concatenate(demos.poses)
-        nearest = finder(Nearest(), demos.poses, demos)
+        nearest = finder(Nearest(), demos.poses, demos, LEVEL)
         yield "pidm/time/0", plain(with_predictor(pidm, "time(pull=0)", embedded))
         yield "pidm/pose/1", shown(pidm, by_pose(nearest, rows, 1.0, lambda seen: seen.poses))
         yield "bc+pull/0.25", pulled(bc, nearest, poses, 0.25)
@@ -507,11 +375,12 @@ def policies(material: Material) -> Iterator[tuple[str, Policy]]:
         yield "pidm/pose/0", shown(pidm, by_pose(nearest, rows, 0.0, lambda seen: seen.poses))
         yield "pidm/nearest/1", plain(with_predictor(pidm, "nearest", embedded))
         yield "pidm/nearest/0", plain(with_predictor(pidm, "nearest(pull=0)", embedded))
-        follow = finder(Follow(), demos.poses, demos)
+        follow = finder(Follow(), demos.poses, demos, LEVEL)
         yield "pidm/pose-follow/1", shown(pidm, by_pose(follow, rows, 1.0, lambda seen: seen.poses))
-        weights = regressor(rows, poses)
-        read = finder(Nearest(), [read_pose(weights, own) for own in states], demos)
-        yield "pidm/read-pose/1", shown(pidm, by_pose(read, rows, 1.0, lambda seen: read_pose(weights, seen.states())))
+        weights, flags = regressor(rows, poses), load_level(LEVEL).num_goals
+        read = finder(Nearest(), [read_pose(weights, own, flags) for own in states], demos, LEVEL)
+        regressed = by_pose(read, rows, 1.0, lambda seen: read_pose(weights, seen.states(), flags))
+        yield "pidm/read-pose/1", shown(pidm, regressed)
         yield "bc+pull/1", pulled(bc, nearest, poses, 1.0)
 
 
@@ -520,7 +389,7 @@ def about(material: Material) -> dict[str, float]:
     held_out = material.reference[:HELD_OUT]
     states, poses = embed(material.vision, held_out), np.concatenate(held_out.poses)
     weights = regressor(np.concatenate(material.states), np.concatenate(material.demos.poses))
-    off = read_pose(weights, np.concatenate(states))[:, :2] - poses[:, :2]
+    off = read_pose(weights, np.concatenate(states), 0)[:, :2] - poses[:, :2]
     found = {"pose_error": np.median(np.linalg.norm(off, axis=1))}
     pidm = material.fit("pidm", "pidm")
     now, actions, later, *_ = dataset(states, held_out).transitions(1)

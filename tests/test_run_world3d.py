@@ -41,7 +41,7 @@ def test_a_pull_leads_to_the_nearest_demonstrated_pose(script: Any) -> None:
     poses = np.zeros((3, 17), np.float32)
     poses[:, 0], poses[:, 3] = (0.0, 28.0, 56.0), 1.0  # on the way east
     recorded = script.Recorded([poses], [poses], [np.zeros((2, 4), np.float32)], [0])
-    nearest = script.finder(script.Nearest(), [poses], recorded)
+    nearest = script.finder(script.Nearest(), [poses], recorded, script.LEVEL)
 
     class Still:
         def predict(self, states: Any, memory: Any, starts: Any) -> tuple[Any, Any]:
