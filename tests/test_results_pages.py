@@ -229,6 +229,11 @@ def test_the_3d_world() -> None:
             assert row["units"] == 5
             interval = f"{row['low']:.3f} to {row['high']:.3f}"
             assert f"| {row['value']:.3f} | {interval} | {p.replace('1.000', '1')} |" in page, row["of"]
+        else:
+            variety = float(row["of"].rpartition(" ")[2])
+            own = {each["agent"]: each["alone"] for each in script.means(rows) if each["variety"] == variety}
+            cells = [f"{own[agent]:.3f}" for agent in ("bc", "pidm", "pidm/time/0", "bc+pull/0.25")] if variety else []
+            assert row["units"] == 5 and f"{' | '.join([*cells, difference])} |" in page
     assert len(shown) == 5
     for demos, line in shown.items():
         assert f"| {demos} {line}|" in page
