@@ -217,12 +217,12 @@ def test_the_3d_world() -> None:
     rows = script.load(RESULTS / "world3d" / "results.csv")
     means = {(row["part"], row["demos"], row["agent"]): row for row in script.means(rows)}
     tests = script.tests(rows)
-    shown: defaultdict[Any, str] = defaultdict(str)
+    shown: dict[tuple[int, str], str] = {}
     for row in tests:
         difference, p = f"{row['value']:+.3f} ({row['low']:.3f} to {row['high']:.3f})", f"{row['p']:.3f}"
         if row["test"] == "per size, Welch":
             scores = [f"{means['A', row['demos'], agent][row['metric']]:.3f}" for agent in ("bc", "pidm")]
-            shown[row["demos"]] += f"| {' | '.join([*scores, difference, p.replace('1.000', '1')])} "
+            shown[row["demos"], row["metric"]] = " | ".join([*scores, difference, p.replace("1.000", "1")])
         elif row["test"] in ("primary", "secondary"):
             assert f"{difference} | {p} |" in page
         elif row["test"] in ("controls", "pull"):
@@ -234,9 +234,9 @@ def test_the_3d_world() -> None:
             own = {each["agent"]: each["alone"] for each in script.means(rows) if each["variety"] == variety}
             cells = [f"{own[agent]:.3f}" for agent in ("bc", "pidm", "pidm/time/0", "bc+pull/0.25")] if variety else []
             assert row["units"] == 5 and f"{' | '.join([*cells, difference])} |" in page
-    assert len(shown) == 5
-    for demos, line in shown.items():
-        assert f"| {demos} {line}|" in page
+    assert len(shown) == 10
+    for (demos, _), cells in shown.items():
+        assert f"| {demos} | {cells} |" in page
 
 
 def test_the_smallest_difference_is_found_as_often_as_it_says() -> None:
