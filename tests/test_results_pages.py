@@ -239,6 +239,14 @@ def test_the_3d_world() -> None:
         assert f"| {demos} | {cells} |" in page
 
 
+def test_the_3d_world_is_trained_long_enough() -> None:
+    page = (RESULTS / "world3d" / "README.md").read_text(encoding="utf-8")
+    for row in csv.DictReader((RESULTS / "world3d" / "flat.csv").read_text(encoding="utf-8").splitlines()):
+        losses = ", ".join(f"{1e4 * float(row[f'loss_{part}']):.1f}" for part in (60, 80, 100))
+        steps, rate, error = int(row["steps"]), float(row["learning_rate"]), float(row["held_out_error"])
+        assert f"| {steps:,} | {rate:g} | {losses} | {error:.4f} |" in page
+
+
 def test_the_smallest_difference_is_found_as_often_as_it_says() -> None:
     script = load_script("report_world3d")
     rng, seeds = np.random.default_rng(0), 5
