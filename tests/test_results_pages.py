@@ -117,6 +117,10 @@ def test_how_far_ahead() -> None:
         assert row["units"] == 10
         assert f"| {row['value']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['p']:.1e} |" in page, row["of"]
     means = {row["agent"]: row["goals"] for row in script.means(rows) if row["part"] == "K"}
+    noisy = {row["agent"]: row["goals"] for row in script.means(rows) if row["part"] == "N"}
+    for noise in ("none", *script.NOISES):
+        shown = " | ".join(f"{noisy[f'{name} {noise}']:.3f}" for name in ("bc", "1/1", f"{script.SEVERAL}/1"))
+        assert f"| {shown} |" in page
     for trained in ("{k}", script.SEVERAL):
         shown = " | ".join(f"{means[f'{trained.format(k=k)}/{k}']:.3f}" for k in script.HORIZONS)
         assert f"| {shown} |" in page
