@@ -155,10 +155,11 @@ def main(jobs: Path | None = None, folder: Path = FOLDER) -> None:
     if jobs is not None:
         write_rows(folder / "results.csv", flatten(jobs))
     rows = read(folder / "results.csv", ("goals",))
-    for name, table in {"tests": tests(rows), "means": means(rows)}.items():
+    tables = {"tests": tests(rows), "means": means(rows)}
+    for name, table in tables.items():
         write_rows(folder / f"{name}.csv", table)
         print(markdown(table))
-    plots.save_figure(draw(means(rows)), folder / "horizons.png")
+    plots.save_figure(draw(tables["means"]), folder / "horizons.png")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import joblib
 import numpy as np
@@ -23,14 +21,14 @@ import torch
 import tyro
 from gymnasium import spaces
 from resumable import run_missing
-from run_what_wins import EPISODES, Scripted, load, with_predictor
+from run_what_wins import EPISODES, Scripted, load, roll_out, shuffle, with_predictor
 
 from pidm_nav.agents.batches import TrainingData
 from pidm_nav.agents.pidm import PIDM
 from pidm_nav.agents.train import dataset_spaces, train
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.random_play import collect_random_play
-from pidm_nav.rollouts.rollout import Policy, Rollout
+from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.seeds import TEST
 from pidm_nav.tasks import PAPER_TASKS, find_task
 from pidm_nav.world2d.distractors import FEATURE_NOISE, NoiseKind
@@ -148,20 +146,16 @@ def text(horizons: tuple[int, ...]) -> str:
 
 def goals(policy: Policy, demos: DemoDataset) -> float:
     """Return the mean fraction of goals that a policy reaches in the test episodes."""
-    task = find_task(demos.task)
-    with closing(task.make_vec(EPISODES, **demos.env_kwargs)) as env:
-        running = Rollout(policy, env, TEST[:EPISODES], keep_steps=False)
-        while not running.done:
-            running.step()
-    return round(float(np.mean([each.goals_reached for each in running.endings()]) / task.num_goals), 5)
+    endings = roll_out(policy, demos, TEST[:EPISODES]).endings()
+    return round(float(np.mean([each.goals_reached for each in endings]) / find_task(demos.task).num_goals), 5)
 
 
 def run(cell: Cell, folder: Path) -> dict[str, Any]:
     """Run one job."""
     torch.set_num_threads(1)
     began, recordings = time.perf_counter(), load(folder, "human", cell.task)
-    order = np.random.default_rng([cell.seed, crc32(cell.task.encode()), cell.demos]).permutation(len(recordings))
-    demos, rest = recordings[order[: cell.demos]], recordings[order[cell.demos :]]
+    shuffled = shuffle(recordings, cell.seed, cell.demos)
+    demos, rest = shuffled[: cell.demos], shuffled[cell.demos :]
     settings: dict[str, Any] = {"progress": False, "seed": cell.seed, "failed": "keep"}
     policies = {
         "K": lambda: horizon_policies(demos, settings),

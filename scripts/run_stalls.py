@@ -11,26 +11,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import joblib
-import numpy as np
 import torch
 import tyro
 from report_what_wins import FOLDER
-from run_what_wins import EPISODES, SEEDS, SPEED, fitted, load, with_predictor
+from run_what_wins import EPISODES, SEEDS, SPEED, fitted, load, roll_out, shuffle, with_predictor
 
 from pidm_nav.agents.pidm import PIDM
 from pidm_nav.agents.pull import Pull
 from pidm_nav.agents.train import train
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.files import write_rows
-from pidm_nav.rollouts.rollout import Policy, Rollout
+from pidm_nav.rollouts.rollout import Policy
 from pidm_nav.seeds import TEST
-from pidm_nav.tasks import PAPER_TASKS, find_task
+from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.state import POSITION
 
 DEMOS, LAST = 5, 80
@@ -52,15 +49,10 @@ def policies(demos: DemoDataset, seed: int) -> Iterator[tuple[str, Policy]]:
 def run(task: str, seed: int, folder: Path) -> list[dict[str, Any]]:
     """Return the counts of one task and seed."""
     torch.set_num_threads(1)
-    recordings = load(folder, "human", task)
-    order = np.random.default_rng([seed, crc32(task.encode()), DEMOS]).permutation(len(recordings))
-    demos, rows = recordings[order[:DEMOS]], []
+    demos, rows = shuffle(load(folder, "human", task), seed, DEMOS)[:DEMOS], []
     for name, policy in policies(demos, seed):
-        with closing(find_task(task).make_vec(EPISODES, **demos.env_kwargs)) as env:
-            running = Rollout(policy, env, TEST[:EPISODES])
-            while not running.done:
-                running.step()
-        failed = [episode.observations[-LAST:, POSITION] for episode in running.episodes() if not episode.success]
+        episodes = roll_out(policy, demos, TEST[:EPISODES], keep_steps=True).episodes()
+        failed = [episode.observations[-LAST:, POSITION] for episode in episodes if not episode.success]
         stalled = sum(bool((ended.std(axis=0) < SPEED).all()) for ended in failed)
         rows.append({"task": task, "seed": seed, "agent": name, "failed": len(failed), "stalled": stalled})
     return rows

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -284,14 +284,26 @@ def make_policies(cell: Cell, demos: DemoDataset) -> Iterator[tuple[str, Policy]
     yield from ((f"exact/{each}", Exact(predictor)) for each, predictor in learned.items())
 
 
-def score(policy: Policy, demos: DemoDataset, held_out: DemoDataset, seed: int) -> dict[str, float]:
-    """Return the plan's metrics of one policy."""
-    task = find_task(demos.task)
-    with closing(task.make_vec(2 * EPISODES, **demos.env_kwargs)) as env:
-        running = Rollout(Pushed(policy, EPISODES), env, [*TEST[:EPISODES], *TEST[:EPISODES]], keep_steps=False)
+def roll_out(policy: Policy, demos: DemoDataset, seeds: Sequence[int], keep_steps: bool = False) -> Rollout:
+    """Return a policy's episodes with these seeds, in the dynamics of the demonstrations."""
+    with closing(find_task(demos.task).make_vec(len(seeds), **demos.env_kwargs)) as env:
+        running = Rollout(policy, env, seeds, keep_steps=keep_steps)
         while not running.done:
             running.step()
-    goals = np.array([each.goals_reached for each in running.endings()]).reshape(2, EPISODES) / task.num_goals
+    return running
+
+
+def shuffle(recordings: DemoDataset, seed: int, demos: int) -> DemoDataset:
+    """Return recordings in the order of a training seed: the first are the demonstrations, the last are held out."""
+    rng = np.random.default_rng([seed, crc32(recordings.task.encode()), demos])
+    return recordings[rng.permutation(len(recordings))]
+
+
+def score(policy: Policy, demos: DemoDataset, held_out: DemoDataset, seed: int) -> dict[str, float]:
+    """Return the plan's metrics of one policy."""
+    done = roll_out(Pushed(policy, EPISODES), demos, [*TEST[:EPISODES], *TEST[:EPISODES]])
+    goals = np.array([each.goals_reached for each in done.endings()]).reshape(2, EPISODES)
+    goals = goals / find_task(demos.task).num_goals
     found = {"goals": goals[0].mean(), "pushed": goals[1].mean(), "success": (goals[0] == 1).mean()}
     if not isinstance(policy, Replay) and not isinstance(getattr(policy, "predictor", None), Oracle):
         found["error"] = action_error(policy, held_out)
@@ -314,9 +326,8 @@ def run(cell: Cell, folder: Path) -> dict[str, Any]:
     """Run one job."""
     torch.set_num_threads(1)
     began, recordings = time.perf_counter(), load(folder, cell.demonstrator, cell.task)
-    rng = np.random.default_rng([cell.seed, crc32(cell.task.encode()), cell.demos])
-    order = rng.permutation(len(recordings))
-    demos, held_out = recordings[order[: cell.demos]], recordings[order[-HELD_OUT:]]
+    shuffled = shuffle(recordings, cell.seed, cell.demos)
+    demos, held_out = shuffled[: cell.demos], shuffled[-HELD_OUT:]
     chosen = (each for each in make_policies(cell, demos) if cell.part != "C" or each[0] in CORE)
     found = {name: score(policy, demos, held_out, cell.seed) for name, policy in chosen}
     return {**cell._asdict(), "seconds": round(time.perf_counter() - began, 1), "agents": found}
