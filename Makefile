@@ -1,12 +1,15 @@
 # What continuous integration runs, one target a part. `make` alone runs them all in the active environment.
 PYTHON ?= python
 
-.PHONY: all test slow lint types format pictures docs ci
+.PHONY: all test thorough slow lint types format pictures docs ci
 
 all: lint types test
 
 test:  ## the default suite, in parallel
 	$(PYTHON) -m pytest -n auto
+
+thorough:  ## what takes seconds and repeats in one piece what quicker tests cover in parts
+	$(PYTHON) -m pytest -n auto -m thorough
 
 slow:  ## what takes longer than about 20 seconds
 	$(PYTHON) -m pytest -m slow

@@ -39,6 +39,7 @@ def demos() -> DemoDataset:
     return load_demos("zigzag/human-like")
 
 
+@pytest.mark.thorough
 def test_demonstrations_of_a_task_are_measured_and_tried(demos, tmp_path, capsys):
     found = pidm_nav.advise(demos[:4], **QUICK)
     assert isinstance(found, Advice) and found.agent in found.sentence

@@ -245,6 +245,7 @@ def test_images_are_refused(tmp_path, command):
         run(command, "--demos", tmp_path / "images.npz", "--out", tmp_path / "out")
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_the_old_figure_and_is_told_with_its_name(tmp_path, files, box):
     from sandbox import Limits
 

@@ -48,6 +48,7 @@ def test_any_expert_labels_whatever_is_observed(name: str, looks: dict[str, Any]
     assert all(np.abs(episode.actions).max() > 0.1 for episode in episodes)
 
 
+@pytest.mark.thorough
 def test_rounds_add_episodes_and_help(dataset: DemoDataset) -> None:
     settings = {**TINY, "steps": 1000, "encoder_sizes": (64, 64), "batch_size": 64}
     alone, taught = train("bc", dataset, **settings), dagger("bc", dataset, 3, **settings)

@@ -38,6 +38,7 @@ def test_choices_are_recorded_as_numbers_and_replayed(balanced: DemoDataset, tmp
     assert not check_demos(again).mismatches
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("agent", sorted(set(AGENTS) - {"diffusion", "delta-pidm"}))
 def test_agents_learn_to_balance(balanced: DemoDataset, agent: str, tmp_path: Any) -> None:
     fewer = {"steps": 120} if agent.startswith("recurrent") else {}

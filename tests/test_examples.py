@@ -49,6 +49,7 @@ def _skip_without_extra(path: Path) -> None:
 WITHOUT_RAY = [path for path in EXAMPLES if NEEDS.get(path.stem) != "ray"]  # starting Ray is slow: see the next test
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", WITHOUT_RAY, ids=lambda path: path.stem)
 def test_an_example_runs(path: Path, box: "Sandbox", tmp_path: Path) -> None:
     from sandbox import Limits

@@ -51,6 +51,7 @@ def compare(agent: Agent, task: Any, path: Path, **arguments: Any) -> Both:
     return both
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["bc", "pidm", "delta-pidm"])
 @pytest.mark.parametrize("task", ["four-room", "maze"])  # the least and the most goals
 def test_pretrained_agents(task: str, name: str, tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ def check(box: Sandbox, inputs: Path, writer: Writer, case: Path, by_limit: bool
     assert not wrong, f"pidm-nav {writer.command}, {writer.free} bytes free\n{'; '.join(wrong)}\n{ended.err[-600:]}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in SLOW])
 def test_a_full_disk_is_told_and_harms_nothing(name: str, box: Sandbox, inputs: Path, tmp_path: Path) -> None:
     check(box, inputs, WRITERS[name], tmp_path / "case", by_limit=False)

@@ -240,6 +240,7 @@ def share(name: str, cases: int) -> int:
     return max(1, round(cases * READERS[name].weight / total))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in READERS if name != "quickstart"])
 def test_damaged_files_are_read_or_refused(name: str, box: Sandbox, originals: Path, tmp_path: Path) -> None:
     wrong = run_cases(box, originals, name, range(share(name, BY_DEFAULT)), tmp_path)
@@ -253,7 +254,7 @@ def test_many_damaged_files_are_read_or_refused(name: str, box: Sandbox, origina
         made = originals / "quickstart"
         ended = box.run(["quickstart", "--fast", "--out", str(made)], originals, limits=Limits(inline=True))
         assert ended.code == 0, ended.err
-    first = int(os.environ.get("PIDM_NAV_FUZZ_FIRST", BY_DEFAULT))
+    first = int(os.environ.get("PIDM_NAV_FUZZ_FIRST", share(name, BY_DEFAULT)))
     cases = share(name, int(os.environ.get("PIDM_NAV_FUZZ", 3000)))
     wrong = run_cases(box, originals, name, range(first, first + cases), tmp_path)
     assert not wrong, f"{len(wrong)} of {cases} cases:\n" + "\n".join(wrong)

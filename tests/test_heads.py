@@ -98,6 +98,7 @@ AGENTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", AGENTS)
 def test_agents_learn_to_choose(name: str, walks: DemoDataset, tmp_path: Path) -> None:
     settings = {"steps": 300, **SMALL, **AGENTS[name]}

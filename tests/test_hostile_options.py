@@ -166,6 +166,7 @@ def watched() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("words", "chosen", "option", "values"), list(cases()))
 def test_a_hostile_number_is_a_sentence_or_works(words, chosen, option, values, inputs, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

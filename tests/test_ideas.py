@@ -42,6 +42,7 @@ def test_there_are_nine() -> None:
     assert len(IDEAS) == 9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("idea", "options"),
     [
@@ -78,6 +79,7 @@ def test_an_idea_runs_by_itself(idea: Path, tmp_path: Path) -> None:
     assert run(tmp_path, str(idea), *words)
 
 
+@pytest.mark.thorough
 def test_a_sweep_knows_ideas_in_its_workers(box: "Sandbox", tmp_path: Path) -> None:
     program = f"""
 from functools import partial

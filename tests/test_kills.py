@@ -188,6 +188,7 @@ def difference(found: object, wanted: object) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in SLOW])
 def test_a_killed_writer_goes_on(name: str, box: Sandbox, inputs: Path, tmp_path: Path) -> None:
     kill_and_go_on(Runs(box, inputs, WRITERS[name], tmp_path), range(1), name)

@@ -22,6 +22,7 @@ with progress_bar("<counting>", 3) as advance:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path, monkeypatch):
     nbformat = pytest.importorskip("nbformat")

@@ -51,6 +51,7 @@ def scores(folder: Path) -> dict[str, list]:
     }
 
 
+@pytest.mark.thorough
 def test_leaves_everything_and_nothing_else(done):
     folder, _ = done
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -163,6 +164,7 @@ def test_again_gives_the_same_without_training_and_spares_other_files(done, monk
     assert (folder / "traces.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.thorough
 def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tmp_path, monkeypatch):
     """It trains in this process, to the same results as `done` in workers."""
     folder, _ = done

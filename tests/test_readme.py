@@ -68,6 +68,7 @@ def _program(path: Path) -> str:
 PROGRAMS = [path for path in PAGES if _program(path).strip()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", PROGRAMS, ids=_name)
 def test_python_blocks_run(path: Path, box: "Sandbox", tmp_path: Path) -> None:
     from sandbox import Limits

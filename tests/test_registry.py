@@ -317,6 +317,7 @@ for folder in sys.argv[1:]:
 """
 
 
+@pytest.mark.thorough
 def test_a_plugin_from_a_file_and_agents_that_need_it(plugin: Path, dataset: DemoDataset, tmp_path: Path) -> None:
     module = load_plugin(plugin)
     assert load_plugin(str(plugin)) is module and AGENTS["mine"] is module.Mine

@@ -60,6 +60,7 @@ def records(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.thorough
 def test_figures_are_png_and_pdf(made: Path) -> None:
     names = {path.name for path in (made / "figures").iterdir()}
     for name in ("efficiency-human", "retrieval-human", "best-last-human", "efficiency-astar", "demonstrations"):

@@ -48,6 +48,7 @@ def test_every_episode_replays_bitwise_identical() -> None:
     replay_all()
 
 
+@pytest.mark.thorough
 def test_another_cpu_gives_the_same_episodes() -> None:
     """NumPy and the C library without this CPU's vector instructions stand in for an older CPU."""
     found = np.show_config(mode="dicts")["SIMD Extensions"]["found"]

@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_every_public_name_has_its_entry(site: Path) -> None:
     inventory = (site / "objects.inv").read_bytes()
     entries = zlib.decompress(inventory[inventory.index(b"zlib.\n") + 6 :]).decode()
@@ -53,6 +54,7 @@ def test_links_within_a_page_and_to_examples_survive(site: Path) -> None:
     assert re.search(r"href=[\"']?#examples", home) and "examples/01_first_episode.html" in home
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [390, 1366])
 def test_nothing_is_cut_and_the_search_works_from_a_folder(width: int, site: Path, browser: Any) -> None:
     with closing(browser.new_page(viewport={"width": width, "height": 800})) as page:

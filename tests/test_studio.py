@@ -220,6 +220,7 @@ def test_uploads_are_demonstrations(server: Server, folder: Path) -> None:
     assert not (folder / "bad.npz").exists() and not (folder / "large.npz").exists()
 
 
+@pytest.mark.thorough
 def test_training_writes_agents_that_the_command_line_reads(server: Server, folder: Path, agents: list[str]) -> None:
     from pidm_nav import load_agent
 

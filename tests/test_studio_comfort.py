@@ -363,6 +363,7 @@ def test_each_players_goals_are_its_own(page: Any) -> None:
 # ---- other environments
 
 
+@pytest.mark.thorough
 def test_another_environment_is_trained_and_watched_by_its_own_measure(page: Any, server: Server, folder: Path) -> None:
     env = gym.make("Pendulum-v1")
     episodes = []

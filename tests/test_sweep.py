@@ -224,6 +224,7 @@ def stop(box: "Sandbox", out: Path, file: Path, number: int) -> "Ended":
     return box.run([*signaled, *command(out, file, "--jobs", "1")], out)
 
 
+@pytest.mark.thorough
 def test_a_killed_sweep_goes_on_to_the_same_results(
     file: Path, box: "Sandbox", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +239,7 @@ def test_a_killed_sweep_goes_on_to_the_same_results(
     assert scores(tmp_path / "killed").items() >= done.items()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_leaves_a_message_and_a_folder_to_go_on_with(
     number: int, file: Path, box: "Sandbox", tmp_path: Path

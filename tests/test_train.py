@@ -131,6 +131,7 @@ train(agent, load_demos(demos), out=out, encoder_sizes=(64, 64), head_sizes=(32,
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("agent", ["bc", "pidm"])
 def test_a_killed_training_ends_with_the_same_weights(
     agent: str, dataset: DemoDataset, box: "Sandbox", tmp_path: Path

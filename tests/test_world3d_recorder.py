@@ -152,6 +152,7 @@ def monkeypatch_make(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return made
 
 
+@pytest.mark.thorough
 def test_the_commands_train_and_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     _shorten(monkeypatch, "zigzag-3d", 12)
     demos, agent, video = str(tmp_path / "zigzag.npz"), str(tmp_path / "bc"), tmp_path / "bc.mp4"
