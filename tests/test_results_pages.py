@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import shutil
+import zipfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,34 @@ def test_the_smallest_difference_is_found_as_often_as_it_says() -> None:
     shift = script.smallest_seen(1 / np.sqrt(seeds), seeds - 1)
     found = ttest_1samp(shift + rng.standard_normal((20_000, seeds)), 0, axis=1).pvalue < 0.05
     assert found.mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_the_papers_protocol_is_reported_on_whole_seeds(tmp_path: Path) -> None:
+    script = load_script("report_paper_protocol")
+    cells = itertools.product((1000, 1001, 1002), script.PAPER_TASKS, script.SIZES, script.AGENTS)
+    rows = [
+        {"seed": seed, "task": task, "demos": demos, "agent": agent}
+        | dict.fromkeys(script.CHECKPOINTS, 1.0 if agent == "pidm" or demos >= 20 else 0.5 + 0.01 * (seed - 1000))
+        | {"at_100": 0.4, "seconds": 1.0}
+        for seed, task, demos, agent in cells
+    ]
+    script.write_rows(tmp_path / "results.csv", rows[:-1])  # the last seed lacks a job
+    script.main(out=tmp_path)
+    tests = list(csv.DictReader((tmp_path / "tests-best.csv").read_text().splitlines()))
+    assert len(tests) == 32 and {row["seeds"] for row in tests} == {"2"}
+    assert {float(row["difference"]) for row in tests if int(row["demos"]) < 20} == {0.495}
+    ratios = list(csv.DictReader((tmp_path / "ratios-best.csv").read_text().splitlines()))
+    assert {float(row["ratio"]) for row in ratios} == {20.0}  # BC needs 20, PIDM 1
+    last = list(csv.DictReader((tmp_path / "ratios-last.csv").read_text().splitlines()))
+    assert {float(row["ratio"]) for row in last} == {1.0}  # at the end of training all score alike
+    assert (tmp_path / "curves.png").exists()
+
+
+def test_the_page_of_the_papers_protocol_counts_its_jobs() -> None:
+    folder = RESULTS / "paper_protocol"
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    agents = [row["agent"] for row in csv.DictReader((folder / "results.csv").read_text().splitlines())]
+    for agent, name in (("bc", "BC"), ("pidm", "PIDM")):
+        with zipfile.ZipFile(folder / f"jobs-{agent}.zip") as jobs:
+            assert sum(each.startswith("jobs/") for each in jobs.namelist()) == agents.count(agent)
+        assert f"{name} {agents.count(agent)} of 640" in page
