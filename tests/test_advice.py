@@ -61,6 +61,7 @@ def test_demonstrations_of_a_task_are_measured_and_tried(demos, tmp_path, capsys
     assert json.loads((tmp_path / "a.json").read_text()) == json.loads(json.dumps(found.to_json()))  # the same again
 
 
+@pytest.mark.thorough
 def test_the_change_explains_what_it_should():
     """s' = s + a + n: the best linear guess of a leaves Var(n) / (1 + Var(n)) of its variance."""
     found = advise(walks(12, noise=0.5), steps=1)
@@ -78,6 +79,7 @@ def test_each_episode_is_held_out_once(demos):
     assert all(not {*map(id, training)} & {*map(id, held_out)} for training, held_out in parts)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_few_demonstrations_say_what_cannot_be_told(demos, number, capsys):
     found = advise(demos[:number], rollouts=False, **QUICK)

@@ -71,6 +71,7 @@ def searched_cost(layout: Layout, start: Any, goal: Any, step: int, directions: 
     return FAR
 
 
+@pytest.mark.thorough
 @every_task
 @pytest.mark.parametrize(("speed", "directions", "count"), [(0.8, 8, 20), (1.0, None, 3), (1.0, 8, 10)])
 def test_tables_give_plans_of_the_cost_that_a_search_finds(

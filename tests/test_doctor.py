@@ -110,6 +110,7 @@ def test_no_display_on_linux_offers_the_studio(tmp_path, monkeypatch, capsys):
     assert "without a display: pidm-nav studio" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="displays have names on Linux only")
 @pytest.mark.parametrize("words", ["doctor", "play --task maze", "demos replay d.npz --gif x.gif"])
 def test_libraries_print_nothing_of_their_own(words, tmp_path):

@@ -123,6 +123,7 @@ def agent(request: pytest.FixtureRequest, demos: DemoDataset, tmp_path_factory: 
 # learning
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["bc cnn", "bc random", "pidm cnn nearest", "pidm random time"])
 def test_it_learns_from_pixels(name: str, demos: DemoDataset) -> None:
     kind, changes = AGENTS[name]

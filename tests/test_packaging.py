@@ -98,6 +98,7 @@ def test_the_wheel_has_the_command_and_the_license(wheel: zipfile.ZipFile) -> No
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
 
 
+@pytest.mark.thorough
 def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> None:
     unwanted = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, tmp_path / "copy", symlinks=True, ignore=unwanted)
@@ -142,6 +143,7 @@ def run_python(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
+@pytest.mark.thorough
 def test_the_package_has_the_names_of_its_rooms_and_shows_no_others() -> None:
     program = """
 import pidm_nav
@@ -205,6 +207,7 @@ def test_all_but_agents_works_without_torch(tmp_path: Path) -> None:
     assert said == {"agents need torch: pip install 'pidm-nav[agents]'"}
 
 
+@pytest.mark.thorough
 def test_type_checkers_know_every_public_name_and_no_other(tmp_path: Path) -> None:
     """The README's snippets as a user's file under mypy, without other packages, which would take a minute."""
     pytest.importorskip("mypy")

@@ -225,6 +225,7 @@ def test_features_that_hardly_ever_change_are_not_seen() -> None:
     np.testing.assert_allclose(agent.inverse_dynamics(states, moved + np.float32([0, 0, 1])), [one, other], atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [
@@ -337,6 +338,7 @@ def straight(step: tuple[float, float], start: tuple[float, float], steps: int =
     return Episode(positions, actions, np.zeros(steps), terminated=True, truncated=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["pidm", "delta-pidm"])
 def test_end_to_end_learns_the_predictor_from_demonstrations_and_never_from_play(name: str) -> None:
     demos = DemoDataset("Line-v0", (straight((0.2, 0), (-3, 0)), straight((0.2, 0), (-3, 0.1))))

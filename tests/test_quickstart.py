@@ -107,6 +107,7 @@ def test_page_needs_nothing_from_elsewhere(done):
         assert re.search(f"<dt>{name}</dt><dd>{value}", page)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("width", "stacked"), [(390, True), (1366, False)])
 def test_the_film_is_stacked_on_a_phone(width, stacked, done, browser):
     with closing(browser.new_page(viewport={"width": width, "height": 800})) as page:
@@ -141,6 +142,7 @@ def test_agents_can_be_used(done):
         assert [each.goals_reached for each in result.episodes] == job.checkpoints[-1].goals
 
 
+@pytest.mark.thorough
 def test_again_gives_the_same_without_training_and_spares_other_files(done, monkeypatch):
     folder, _ = done
     before = scores(folder)

@@ -144,6 +144,7 @@ def test_the_page_shows_curves_and_the_papers_numbers(made: Path) -> None:
     assert "paper: 3.5×" in text and "paper: 5.62×" in text
 
 
+@pytest.mark.thorough
 def test_reports_are_the_same_every_time(made: Path) -> None:
     report = make_report([made.parent / "human", made.parent / "astar"])
     assert render("report.html", report=report) == (made / "index.html").read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ def test_the_card_names_every_agent_and_all_are_small() -> None:
     assert sum(path.stat().st_size for path in files) < 10_000_000
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_an_agent_does_what_its_card_says(name: str) -> None:
     """New presets or demonstrations must remake them: scripts/make_agents.py."""

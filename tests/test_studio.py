@@ -171,6 +171,7 @@ def test_a_silent_page_is_paused_and_another_can_take_over(server: Server) -> No
             assert "another tab" in complaint(line)
 
 
+@pytest.mark.thorough
 def test_what_was_kept_survives_a_kill(tmp_path: Path) -> None:
     server = Server(tmp_path)
     with server.socket("/play", {"world": {"task": "zigzag"}, "file": "mine.npz"}) as line:

@@ -228,6 +228,7 @@ def test_what_was_recorded_is_trained_on_and_watched(browser: Any, tmp_path: Pat
     server.close()
 
 
+@pytest.mark.thorough
 def test_watch_opens_with_what_was_trained_last(browser: Any, tmp_path: Path) -> None:
     server = Server(tmp_path)
     train_briefly(server)
@@ -462,6 +463,7 @@ def test_editing_a_recording_in_use_is_refused(server: Server, folder: Path) -> 
 # ---- the browser's own protections
 
 
+@pytest.mark.thorough
 def test_the_page_keeps_to_its_own_policy(browser: Any, server: Server) -> None:
     broken: list[str] = []
     train_briefly(server)

@@ -118,6 +118,7 @@ def test_the_browser_records_with_a_finger(browser: Any, server: Server, folder:
     assert load_demos(folder / "finger.npz")[0].actions[4, 1] == -1
 
 
+@pytest.mark.thorough
 def test_the_page_goes_on_after_a_lost_connection(browser: Any, tmp_path: Path) -> None:
     server = Server(tmp_path, token="stays-the-same")
     with ExitStack() as stack, opened(browser, server) as page:
@@ -159,6 +160,7 @@ def test_the_page_goes_on_after_a_lost_connection(browser: Any, tmp_path: Path) 
     assert len(demos) == 2 and not check_demos(demos).mismatches
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("vizdoom") is None, reason="vizdoom is not installed")
 def test_the_browser_records_and_watches_in_3d(page: Any, folder: Path) -> None:
     colors = """(id) => {

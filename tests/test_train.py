@@ -87,6 +87,7 @@ OWN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("agent", list(AGENTS))
 def test_every_agent_learns_a_small_task(agent: str, rooms: DemoDataset) -> None:
     layout = rooms.source["env_kwargs"]["layout"]
@@ -523,6 +524,7 @@ def test_unknown_names_are_refused(dataset: DemoDataset) -> None:
         train("bc", dataset, "pixels")
 
 
+@pytest.mark.thorough
 def test_it_works_on_somebody_elses_environment() -> None:
     env = gym.make("Pendulum-v1")
     rng = np.random.default_rng(0)
