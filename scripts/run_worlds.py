@@ -6,6 +6,9 @@ The two want different versions of MuJoCo, so each runs in an environment of its
     pip install gymnasium-robotics;           python scripts/run_worlds.py --world pointmaze
     python scripts/run_worlds.py
 
+Pendulum and MiniGrid (`pip install --no-deps minigrid`) are run in the same way, into a folder of their own: see
+docs/results/plans/small_worlds.md.
+
 Demonstrations are successful episodes of scripted experts with noise on their actions, made once. Objects and goals are
 somewhere else in every episode, so PIDM's default predictor is the learned one. The seeds of draws and trainings were
 not looked at before. It is one sweep per world, so a stopped run resumes, and `--shard 0 2` and
@@ -27,6 +30,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 import tyro
+from small_worlds import PENDULUM, SwingUp, Walker, register_mini_grid
 
 from pidm_nav.console import say
 from pidm_nav.demos import collect, save_demos
@@ -86,6 +90,10 @@ def find_worlds(world: str) -> tuple[Experts, dict[str, Any]]:
         sys.path.append(str(ROOT / "examples"))
         example = importlib.import_module("13_meta_world")
         return {example.register(name): partial(example.Expert, name, NOISE) for name in META_WORLD}, {}
+    if world == "pendulum":
+        return {PENDULUM: partial(SwingUp, NOISE)}, {}
+    if world == "minigrid":
+        return {task: partial(Walker, NOISE) for task in register_mini_grid()}, {}
     import gymnasium_robotics
 
     gym.register_envs(gymnasium_robotics)
@@ -101,7 +109,7 @@ def demonstrate(experts: Experts, env_kwargs: dict[str, Any], folder: Path) -> l
         path = folder / f"{task}.npz"
         if not path.exists():
             tried = collect(make(), task, 2 * DEMOS, FIRST_DEMO, made_by="scripted", **env_kwargs)
-            successes = [index for index, episode in enumerate(tried) if episode.success]
+            successes = [index for index, episode in enumerate(tried) if episode.success is not False]
             say(f"{task}: {len(successes)} of {len(tried)} episodes of the expert succeed")
             if len(successes) < DEMOS:
                 raise ValueError(f"{task} needs {DEMOS} demonstrations: lower the expert's noise from {NOISE}")
@@ -115,13 +123,23 @@ def short(task: str) -> str:
     return task_title(task).removeprefix("MetaWorld-").removesuffix("-v3").replace("_", " ")
 
 
+def metric_name(result: JobResult) -> str:
+    """Return the name of a job's score in results.csv."""
+    return "return" if result.checkpoints[-1].scored()[0] == "return" else "success"
+
+
 def report(work: Path, out: Path) -> None:
     """Write every job of both worlds and the gains on BC, if there are jobs, and draw the gains."""
     done: dict[Cell, JobResult] = {}
     for manifest in sorted(work.glob(f"*/{MANIFEST}")):
         done |= read_results(manifest.parent)[0]
     rows = [
-        {**asdict(cell), "success": result.score, "length": result.checkpoints[-1].length, "seconds": result.seconds}
+        {
+            **asdict(cell),
+            metric_name(result): result.score,
+            "length": result.checkpoints[-1].length,
+            "seconds": result.seconds,
+        }
         for cell, result in sorted(done.items())
     ]
     if done:
@@ -133,12 +151,13 @@ def report(work: Path, out: Path) -> None:
         name, color = ("all tasks", color) if row["task"] == "all" else (short(row["task"]), f"{color}90")
         gain = Gain(name, color, *(float(row[end]) for end in ("gain", "low", "high")))
         panels.setdefault(title, []).append(gain)
-    save_figure(plot_gains(panels, "success rate, minus BC"), out / "worlds.png")
+    measure = "return" if done and metric_name(next(iter(done.values()))) == "return" else "success rate"
+    save_figure(plot_gains(panels, f"{measure}, minus BC"), out / "worlds.png")
     say(f"{len(done)} jobs are done; wrote results.csv, gains.csv and worlds.png to {out}")
 
 
 def main(
-    world: Literal["metaworld", "pointmaze"] | None = None,
+    world: Literal["metaworld", "pointmaze", "pendulum", "minigrid"] | None = None,
     agents: tuple[str, ...] = AGENTS,
     num_demos: tuple[int, ...] = SIZES,
     seeds: int = 5,
@@ -177,7 +196,7 @@ def main(
         label="scripted",
         episodes=episodes,
         checkpoint_fractions=(),
-        metric="success rate",
+        metric="return" if world == "pendulum" else "success rate",
     )
     run_sweep(
         sweep, work / world, partial(run_local, workers=jobs), shard=shard, on_result=lambda result: say(str(result))
