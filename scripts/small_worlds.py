@@ -1,6 +1,6 @@
 """Two small worlds of others for scripts/run_worlds.py: Pendulum (Gymnasium) and two tasks of MiniGrid, with experts.
 
-Starts vary in all of them. MiniGrid shows the whole grid as numbers, and its actions are to turn left, to turn right and
+Starts vary in all of them. MiniGrid shows the whole grid as numbers; its actions are to turn left, to turn right and
 to go forward.
 """
 
@@ -103,5 +103,5 @@ def register_mini_grid() -> tuple[str, ...]:
     names = tuple(name.replace("MiniGrid-", "WholeGrid-") for name in MINI_GRID)
     for name, task in zip(names, MINI_GRID, strict=True):
         if name not in gym.registry:
-            gym.register(name, lambda task=task, **kwargs: WholeGrid(gym.make(task, **kwargs)), max_episode_steps=60)
+            gym.register(name, lambda task=task, **kwargs: WholeGrid(gym.make(f"minigrid:{task}", **kwargs)), max_episode_steps=60)
     return names
