@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -95,13 +96,15 @@ class WholeGrid(gym.Wrapper[Any, Any, Any, Any]):
         return seen, reward, terminated, truncated, {**info, "is_success": bool(reward > 0)}
 
 
+def make_whole_grid(task: str, **arguments: Any) -> WholeGrid:
+    """Make a task; the module's name before its id lets workers import MiniGrid by themselves."""
+    return WholeGrid(gym.make(f"minigrid:{task}", **arguments))
+
+
 def register_mini_grid() -> tuple[str, ...]:
     """Register the tasks of MiniGrid under ids of their own, and return these."""
-    import minigrid
-
-    gym.register_envs(minigrid)
     names = tuple(name.replace("MiniGrid-", "WholeGrid-") for name in MINI_GRID)
     for name, task in zip(names, MINI_GRID, strict=True):
         if name not in gym.registry:
-            gym.register(name, lambda task=task, **kwargs: WholeGrid(gym.make(f"minigrid:{task}", **kwargs)), max_episode_steps=60)
+            gym.register(name, partial(make_whole_grid, task), max_episode_steps=60)
     return names

@@ -14,6 +14,8 @@ import pytest
 from scipy.stats import ttest_1samp
 from script_loader import load_script
 
+from pidm_nav.demos import collect
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 
@@ -289,3 +291,33 @@ def test_the_page_of_the_papers_protocol_counts_its_jobs() -> None:
         with zipfile.ZipFile(folder / f"jobs-{agent}.zip") as jobs:
             assert sum(each.startswith("jobs/") for each in jobs.namelist()) == agents.count(agent)
         assert f"{name} {agents.count(agent)} of 640" in page
+
+
+@pytest.mark.parametrize(("world", "metric", "digits"), [("pendulum", "return", 1), ("minigrid", "success", 3)])
+def test_pendulum_and_minigrid(world: str, metric: str, digits: int) -> None:
+    page = (RESULTS / "small_worlds" / "README.md").read_text(encoding="utf-8").replace("−", "-")
+    results, gains = (
+        list(csv.DictReader((RESULTS / "small_worlds" / world / name).read_text(encoding="utf-8").splitlines()))
+        for name in ("results.csv", "gains.csv")
+    )
+    scores: defaultdict[str, defaultdict[tuple[str, int], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in results:
+        scores[row["agent"]][row["task"], int(row["demos"])].append(float(row[metric]))
+    for agent, cells in scores.items():
+        assert all(len(values) == 10 for values in cells.values())
+        shown = " | ".join(f"{np.mean(cells[cell]):.{digits}f}" for cell in sorted(cells))
+        for row in (row for row in gains if (row["agent"], row["task"]) == (agent, "all")):
+            assert row["seeds"] == "10"
+            gain, low, high = (f"{float(row[name]):.{digits}f}" for name in ("gain", "low", "high"))
+            shown += f" | {gain} | {low} to {high} | {float(row['p_holm']):.2g}"
+        assert f"| {shown} |" in page, (agent, shown)
+
+
+def test_the_experts_of_small_worlds(tmp_path: Path) -> None:
+    script = load_script("small_worlds")
+    swings = collect(script.SwingUp(0.2), script.PENDULUM, 5, 0, made_by="scripted")
+    assert np.mean([episode.rewards.sum() for episode in swings]) > -400  # at rest below, it is about -1,600
+    pytest.importorskip("minigrid", reason="pip install --no-deps minigrid")
+    for task in script.register_mini_grid():
+        walks = collect(script.Walker(0.0), task, 5, 0, made_by="scripted")
+        assert all(episode.success and len(episode) < 20 for episode in walks)
