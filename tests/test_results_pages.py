@@ -293,6 +293,32 @@ def test_the_page_of_the_papers_protocol_counts_its_jobs() -> None:
         assert f"{name} {agents.count(agent)} of 640" in page
 
 
+def test_the_tables_of_the_papers_protocol() -> None:
+    folder = RESULTS / "paper_protocol"
+    page = (folder / "README.md").read_text(encoding="utf-8").replace("−", "-").replace("**", "")
+    ratios, tests, scores = (
+        list(csv.DictReader((folder / f"{name}-best.csv").read_text(encoding="utf-8").splitlines()))
+        for name in ("ratios", "tests", "scores")
+    )
+    for level in ("0.8", "0.9", "0.95"):
+        rows = [row for row in ratios if row["level"] == level]
+        assert len(rows) == 5 and {row["seeds"] for row in rows} == {"10"}
+        numbers = [[f"{float(row[key]):.3g}" for key in ("ratio", "low", "high", "paper")] for row in rows]
+        ours = " | ".join(f"{ratio} [{low}, {high}]" for ratio, low, high, _ in numbers)
+        paper = " | ".join(each[-1] for each in numbers)
+        assert f"| η({float(level):.0%}), ours | {ours} |\n| in the paper | {paper} |" in page
+    for task in ("four-room", "zigzag", "maze", "multiroom"):
+        differences = [(float(row["difference"]), float(row["p_holm"])) for row in tests if row["task"] == task]
+        shown = [f"{value:.3f}" + (f" (p = {p:.2g})" if p < 0.05 else "") for value, p in differences]
+        assert f"| {task.replace('-', ' ').capitalize()} | {' | '.join(shown)} |" in page
+        for agent, name in (("bc", "BC"), ("pidm", "PIDM")):
+            means = [float(row["mean"]) for row in scores if (row["task"], row["agent"]) == (task, agent)]
+            shown = [f"{mean:.2f}" for mean in means]
+            assert f"| {task.replace('-', ' ').capitalize()}, {name} | {' | '.join(shown)} |" in page
+    assert sum(float(row["difference"]) > 0 for row in tests) == 28
+    assert sum(float(row["p_holm"]) < 0.05 for row in tests) == 5
+
+
 @pytest.mark.parametrize(("world", "metric", "digits"), [("pendulum", "return", 1), ("minigrid", "success", 3)])
 def test_pendulum_and_minigrid(world: str, metric: str, digits: int) -> None:
     page = (RESULTS / "small_worlds" / "README.md").read_text(encoding="utf-8").replace("−", "-")
