@@ -295,6 +295,23 @@ def test_start_train_and_what_is_wrong_are_in_sight(browser: Any, server: Server
         assert "broken.npz" in page.inner_text("#skipped") and str(folder) not in page.inner_text("#skipped")
 
 
+def test_a_preview_of_the_map_does_not_hide_why_start_failed(browser: Any, server: Server, folder: Path) -> None:
+    (folder / "broken.npz").write_bytes(b"no demonstrations")
+    held: list[Any] = []  # the preview that is asked for before Start gets no answer
+    with opened(browser, server, **LAPTOP) as page:
+        page.select_option("#play-form [name=task]", "custom")
+        page.fill("[name=map]", "###")
+        page.wait_for_selector("#alert:has-text('The map')")
+        page.route("**/api/world", lambda route: route.continue_() if held else held.append(route))
+        page.select_option("#play-form [name=task]", "maze")
+        page.fill("[name=file]", "broken.npz")
+        with page.expect_response("**/api/world") as answer:  # to the preview after the failed start
+            page.click("#start")
+        answer.value.finished()
+        page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        assert "broken.npz" in page.inner_text("#alert")
+
+
 @pytest.mark.parametrize("screen", [LAPTOP, PHONE], ids=["laptop", "phone"])
 def test_a_chart_has_room_for_its_numbers(browser: Any, server: Server, screen: Any) -> None:
     with opened(browser, server, **screen) as page:

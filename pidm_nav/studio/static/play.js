@@ -50,6 +50,7 @@ export function startPlay() {
       board.use(map);
       paintPreview();
     } catch (error) {
+      if (line || asked !== shown) return;
       complain(error.message);
       wrong = true;
     }
@@ -85,6 +86,7 @@ export function startPlay() {
 
   function connect() {
     complain("");
+    wrong = false; // or the next preview would take the reason of a failed start for that of a map
     setup = now = null;
     say("Getting ready…");
     line = socket("/play", {
