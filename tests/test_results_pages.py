@@ -127,6 +127,14 @@ def test_how_far_ahead() -> None:
     for trained in ("{k}", script.SEVERAL):
         shown = " | ".join(f"{means[f'{trained.format(k=k)}/{k}']:.3f}" for k in script.HORIZONS)
         assert f"| {shown} |" in page
+    more = {(row["demos"], row["agent"]): row["goals"] for row in script.means(rows) if row["part"] == "X"}
+    data = ("unlabeled 0", "unlabeled 10", "unlabeled 45"), ("zigzag", "play")
+    for demos, names in itertools.product(script.SIZES, data):
+        shown = " | ".join(f"{more[demos, f'{name}/{k}']:.3f}" for k in (1, 5) for name in names)
+        assert f"| {demos} | {shown} |" in page
+    for row in csv.DictReader((RESULTS / "horizons" / "more_data.csv").read_text(encoding="utf-8").splitlines()):
+        shown = " | ".join(f"{float(row[name]):.3f}" for name in ("goals", "error", "restoring", "exact_goals"))
+        assert f"| {row['unlabeled']} | {shown} |" in page
 
 
 def test_horizons_are_tested_on_whole_seeds_and_contrasts_are_what_they_say(tmp_path: Path) -> None:
