@@ -1,9 +1,10 @@
 """Run the study of docs/results/plans/what_wins.md: a job trains a cell's agents once and evaluates all their twins.
 
-Run it:  python scripts/run_what_wins.py --data FOLDER --out jobs.jsonl [--part P F C] [--jobs 2]
+Run it:  python scripts/run_what_wins.py --data FOLDER --out jobs.jsonl [--part P F C D] [--jobs 2]
 
-FOLDER holds TASK_human.npz and TASK_astar.npz for the four tasks. A job is one line of the file, so a stopped run is
-resumed by running it again.
+Part D is corrective-bc in the cells of part C, which takes twice as long as all other agents there together. FOLDER
+holds TASK_human.npz and TASK_astar.npz for the four tasks. A job is one line of the file, so a stopped run is resumed by
+running it again.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ NOISE = 0.5  # of the noisy A* expert's actions
 DEMOS_SEED = 10_000  # first environment seed of the noisy A* expert's episodes
 PUSH_EVERY, PUSH_STEPS = 25, 2
 TWINS = ("state/nearest/1", "state/nearest/0", "delta/nearest/1", "delta/nearest/0")
-CORE = ("bc", "bc+pull/1", "corrective-bc", *TWINS)  # the agents of part C
+CORE = ("bc", "bc+pull/1", *TWINS)  # the agents of part C; corrective-bc is part D
 
 
 class Cell(NamedTuple):
@@ -71,6 +72,7 @@ def cells(part: str) -> Iterator[Cell]:
         "F": [("human", (5,)), ("human", (1,))],
         "C": [("human", (2, 10)), ("astar", SIZES), ("noisy-astar", SIZES)],
     }
+    groups["D"] = groups["C"]
     for demonstrator, sizes in groups[part]:
         for seed, size, task in itertools.product(SEEDS, sizes, PAPER_TASKS):
             yield Cell(part, demonstrator, task, size, seed)
@@ -245,8 +247,11 @@ def make_policies(cell: Cell, demos: DemoDataset) -> Iterator[tuple[str, Policy]
         yield from bc_twins(train("bc", demos, "paper-fast", **settings), demos)
         yield from pidm_twins("state", train("pidm", demos, "paper-fast", **settings))
         return
+    if cell.part != "C":
+        yield "corrective-bc", train("corrective-bc", demos, **settings)
+    if cell.part == "D":
+        return
     yield from bc_twins(train("bc", demos, **settings), demos)
-    yield "corrective-bc", train("corrective-bc", demos, **settings)
     state = train("pidm", demos, **settings)
     delta = train("delta-pidm", demos, predictor="nearest", **settings)
     if cell.part == "C":
@@ -333,7 +338,7 @@ def run(cell: Cell, folder: Path) -> dict[str, Any]:
     return {**cell._asdict(), "seconds": round(time.perf_counter() - began, 1), "agents": found}
 
 
-def main(data: Path, out: Path, part: tuple[str, ...] = ("P", "F", "C"), jobs: int = 1) -> None:
+def main(data: Path, out: Path, part: tuple[str, ...] = ("P", "F", "C", "D"), jobs: int = 1) -> None:
     """Run the jobs that the file does not hold yet, some at a time."""
     wanted = (cell for each in part for cell in cells(each))
     run_missing(wanted, lambda cell: joblib.delayed(run)(cell, data), out, jobs)
