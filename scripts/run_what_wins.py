@@ -3,8 +3,8 @@
 Run it:  python scripts/run_what_wins.py --data FOLDER --out jobs.jsonl [--part P F C D] [--jobs 2]
 
 Part D is corrective-bc in the cells of part C, which takes twice as long as all other agents there together. FOLDER
-holds TASK_human.npz and TASK_astar.npz for the four tasks. A job is one line of the file, so a stopped run is resumed by
-running it again.
+holds TASK_human.npz and TASK_astar.npz for the four tasks. A job is one line of the file, so a stopped run is resumed
+by running it again.
 """
 
 from __future__ import annotations
