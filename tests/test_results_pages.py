@@ -15,6 +15,7 @@ from scipy.stats import ttest_1samp
 from script_loader import load_script
 
 from pidm_nav.demos import collect
+from pidm_nav.statistics import Mean, estimate_mean, holm
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -345,6 +346,36 @@ def test_pendulum_and_minigrid(world: str, metric: str, digits: int) -> None:
             gain, low, high = (f"{float(row[name]):.{digits}f}" for name in ("gain", "low", "high"))
             shown += f" | {gain} | {low} to {high} | {float(row['p_holm']):.2g}"
         assert f"| {shown} |" in page, (agent, shown)
+
+
+def test_meta_world() -> None:
+    page = (RESULTS / "meta_world" / "README.md").read_text(encoding="utf-8").replace("−", "-").replace("**", "")
+    results = list(csv.DictReader((RESULTS / "meta_world" / "results.csv").read_text(encoding="utf-8").splitlines()))
+    score = {(r["agent"], r["task"], int(r["demos"]), int(r["seed"])): float(r["success"]) for r in results}
+    agents, tasks, seeds = (sorted({key[index] for key in score}) for index in (0, 1, 3))
+    assert len(score) == 4 * 6 * 2 * 10 and seeds == list(range(1200, 1210))
+    for task, demos in itertools.product(tasks, (5, 25)):
+        order = ("bc", "corrective-bc", "pidm", "delta-pidm")
+        shown = " | ".join(f"{np.mean([score[agent, task, demos, seed] for seed in seeds]):.3f}" for agent in order)
+        assert f"| {task.removeprefix('MetaWorld-').removesuffix('-v3')}, {demos} | {shown} |" in page
+
+    def gain(agent: str, sizes: tuple[int, ...]) -> Mean:
+        pairs = [
+            [score[agent, task, demos, seed] - score["bc", task, demos, seed] for task in tasks for demos in sizes]
+            for seed in seeds
+        ]
+        return estimate_mean(np.mean(pairs, axis=1))
+
+    agents.remove("bc")
+    columns = {sizes: [gain(agent, sizes) for agent in agents] for sizes in ((5, 25), (5,), (25,))}
+    corrected = {sizes: holm([each.p for each in column]) for sizes, column in columns.items()}
+    for index, name in enumerate(("corrective BC", "delta-PIDM", "PIDM")):  # in the order of `agents`
+        shown = ""
+        for sizes, column in columns.items():
+            mean = column[index]
+            interval = f" | {mean.low:.3f} to {mean.high:.3f}" if sizes == (5, 25) else ""
+            shown += f" | {mean.value:.3f}{interval} | {corrected[sizes][index]:.2g}"
+        assert f"| {name}{shown} |" in page, shown
 
 
 def test_the_experts_of_small_worlds(tmp_path: Path) -> None:
