@@ -70,6 +70,7 @@ def test_leaves_everything_and_nothing_else(done):
     assert {path.name for path in (folder / "sweeps" / "agents").iterdir()} == kept
 
 
+@pytest.mark.thorough
 def test_summary_says_scores_seeds_and_what_is_next(done):
     _, shown = done
     words = " ".join(shown.split())
@@ -82,6 +83,7 @@ def test_summary_says_scores_seeds_and_what_is_next(done):
         assert f"pidm-nav {command}" in words
 
 
+@pytest.mark.thorough
 def test_gif_moves_and_fits_a_page(done):
     folder, _ = done
     gif = Image.open(folder / "bc-and-pidm.gif")
@@ -90,6 +92,7 @@ def test_gif_moves_and_fits_a_page(done):
     assert (folder / "bc-and-pidm.gif").stat().st_size < 2_000_000
 
 
+@pytest.mark.thorough
 def test_page_needs_nothing_from_elsewhere(done):
     folder, _ = done
     page = (folder / "index.html").read_text(encoding="utf-8")
@@ -117,6 +120,7 @@ def test_the_film_is_stacked_on_a_phone(width, stacked, done, browser):
     assert (pidm["y"] >= bc["y"] + bc["height"]) == stacked and (pidm["x"] > bc["x"]) != stacked
 
 
+@pytest.mark.thorough
 def test_every_training_is_a_job_of_a_sweep(done):
     folder, _ = done
     assert len(scores(folder)) == TRAININGS
@@ -126,6 +130,7 @@ def test_every_training_is_a_job_of_a_sweep(done):
     assert json.loads((folder / "quickstart.json").read_text())["plan"]["seeds"] == PLAN.seeds
 
 
+@pytest.mark.thorough
 def test_agents_can_be_used(done):
     folder, _ = done
     shown = re.search(
@@ -199,6 +204,7 @@ def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tm
     assert len(ran) == 9 + other.work
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("the disk is full")])
 def test_stopped_half_way_leaves_the_former_as_it_was(done, stop, monkeypatch):
     folder, _ = done
@@ -264,6 +270,7 @@ def test_two_in_one_folder_are_refused(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_both_agents_learn_from_the_same_demonstrations_in_the_same_way(done):
     folder, _ = done
     sweep = PLAN.sweep("human-like", folder)

@@ -39,6 +39,7 @@ def test_every_public_name_has_its_entry(site: Path) -> None:
     assert {"NavEnv3D", "action_error", "prediction_errors", "theory_report"} <= described
 
 
+@pytest.mark.thorough
 def test_pages_link_to_pages_that_exist_and_fetch_nothing_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -49,6 +50,7 @@ def test_pages_link_to_pages_that_exist_and_fetch_nothing_from_elsewhere(site: P
                 assert (page.parent / target).exists(), f"{page.name} links to {link}"
 
 
+@pytest.mark.thorough
 def test_links_within_a_page_and_to_examples_survive(site: Path) -> None:
     home = (site / "index.html").read_text(encoding="utf-8")
     assert re.search(r"href=[\"']?#examples", home) and "examples/01_first_episode.html" in home
