@@ -54,6 +54,8 @@ def flatten(jobs: Path) -> Rows:
     for each in found:
         cells[each["part"], each["demonstrator"], each["demos"], each["seed"]].add(each["task"])
     whole = [each for each in found if len(cells[each["part"], each["demonstrator"], each["demos"], each["seed"]]) == 4]
+    for each in whole:
+        each["part"] = {"D": "C"}.get(each["part"], each["part"])  # part D is an agent of part C
     rows = [
         {**{key: each[key] for key in KEYS}, "agent": agent, **{name: scores.get(name, "") for name in METRICS}}
         for each in whole
@@ -164,6 +166,27 @@ def draw_bars(rows: Rows) -> Any:
     return figure
 
 
+def draw_demonstrators(table: Rows) -> Any:
+    """Draw goals against the number of demonstrations for each demonstrator, with small networks."""
+    titles = {"human": "human", "astar": "A*", "noisy-astar": "A* with noise"}
+    figure, axes = plots.panels(3, 2.7, 3.0, columns=3)
+    for ax, (demonstrator, title) in zip(axes, titles.items(), strict=True):
+        cell = [row for row in table if row["part"] != "P" and row["demonstrator"] == demonstrator]
+        for agent, (label, color, hatch) in BARS.items():
+            own = sorted((row for row in cell if row["agent"] == agent), key=lambda row: row["demos"])
+            places, goals = range(len(own)), [row["goals"] for row in own]
+            errors = np.abs(np.array([[row["low"], row["high"]] for row in own]).T - goals)
+            style = {"linestyle": "--" if hatch else "-", "marker": "o", "markersize": 3, "linewidth": 1.2}
+            ax.errorbar(places, goals, errors, color=color, label=label if ax is axes[0] else None, **style)
+            ax.set_xticks(places, [row["demos"] for row in own])
+        ax.set(xlabel="demonstrations", ylim=(0, 1.02))
+        ax.set_title(title, fontsize=10)
+        plots.tidy(ax)
+    axes[0].set_ylabel("goals reached")
+    figure.legend(ncols=4, loc="outside upper center", frameon=False, fontsize=9)
+    return figure
+
+
 def draw_dose(rows: Rows) -> Any:
     """Draw goals against the strength of the pull, with the paper's networks and with small ones."""
     titles = {"P": "the paper's networks", "F": "small networks"}
@@ -246,6 +269,8 @@ def main(jobs: Path | None = None, folder: Path = FOLDER) -> None:
         print(markdown(ranks(rows)))
         plots.save_figure(draw_dose(rows), folder / "dose.png")
         plots.save_figure(draw_ranks(table), folder / "ranks.png")
+    if choose(rows, part="C", demonstrator="noisy-astar"):
+        plots.save_figure(draw_demonstrators(table), folder / "demonstrators.png")
 
 
 if __name__ == "__main__":
