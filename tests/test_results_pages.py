@@ -102,6 +102,30 @@ def test_what_makes_pidm_win() -> None:
             assert f"{row['mean']:.2f} (" in page and f"{row['low']:.2f} to {row['high']:.2f})" in page
 
 
+def test_other_demonstrators_and_sizes() -> None:
+    script = load_script("report_what_wins")
+    page = (RESULTS / "what_wins" / "README.md").read_text(encoding="utf-8").replace("−", "-")
+    rows = script.choose(script.read(RESULTS / "what_wins" / "results.csv"), part="C")
+    names = {"human": "human", "astar": r"A\*", "noisy-astar": r"A\* with noise"}
+    tests, means = defaultdict(dict), defaultdict(dict)
+    for row in (row for row in script.hypotheses(rows) if row["task"] == "all"):
+        tests[row["demonstrator"], row["demos"]][row["test"]] = row
+    for row in script.means(rows):
+        means[row["demonstrator"], row["demos"]][row["agent"]] = row
+    assert len(tests) == 10
+    for (demonstrator, demos), found in tests.items():
+        cells = [found[name] for name in ("lead", "H1", "H2")]
+        assert {cell["seeds"] for cell in cells} == {10}
+        each = [
+            f"{cell['difference']:.3f} | {cell['low']:.3f} to {cell['high']:.3f} | {cell['p']:.1e}" for cell in cells
+        ]
+        assert f"| {names[demonstrator]}, {demos} | {' | '.join(each)} |" in page
+        order = "bc", "bc+pull/1", *(f"{idm}/nearest/{pull}" for idm in ("state", "delta") for pull in (1, 0))
+        goals = [f"{means[demonstrator, demos][agent]['goals']:.3f}" for agent in order]
+        assert f"| {names[demonstrator]}, {demos} | {' | '.join(goals)} |" in page
+    assert [sum(found[name]["p"] < 0.025 for found in tests.values()) for name in ("H1", "H2")] == [10, 9]
+
+
 def test_how_agents_fail() -> None:
     page = (RESULTS / "what_wins" / "README.md").read_text(encoding="utf-8")
     counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
