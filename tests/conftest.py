@@ -129,6 +129,15 @@ def page(browser: Any, server: "Server") -> Iterator[Any]:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """With `-n auto`, run three workers on two cores: many tests wait for a browser, a server or a clock."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist reads it
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + cores // 2
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker tests that follow one another, so that the fixtures of a module are made once."""
     from xdist.scheduler import WorkStealingScheduling

@@ -303,6 +303,7 @@ def test_the_registry_names_every_agent() -> None:
 
 
 SAVED = Path(__file__).parent / "saved_agents"  # trained before the code was reordered
+ROUNDING = 1e-5  # CPUs add up float32 numbers in different orders: 1.4e-6 has been seen, of actions within [-1, 1]
 
 
 @pytest.mark.parametrize("name", ["bc", "pidm", "retrieval-bc"])
@@ -310,7 +311,7 @@ def test_agents_that_were_trained_long_ago_act_alike(name: str) -> None:
     expected = np.load(SAVED / "expected.npz")
     agent = load_agent(SAVED / name)
     actions = np.array([agent.predict(state)[0] for state in expected["states"]])
-    np.testing.assert_allclose(actions, expected[name], atol=1e-6)
+    np.testing.assert_allclose(actions, expected[name], atol=ROUNDING)
     assert agent.description["data"]["made_by"] == "human-like"
 
 
@@ -324,7 +325,7 @@ def test_agents_of_every_kind_that_were_trained_long_ago_act_alike(name: str) ->
     for step, seen in enumerate(EXPECTED["states" if agent.vision is None else "frames"]):
         action, memory = agent.predict(seen, memory, np.full(3, step == 0))
         actions.append(action)
-    np.testing.assert_allclose(actions, EXPECTED[name], atol=1e-6)
+    np.testing.assert_allclose(actions, EXPECTED[name], atol=ROUNDING)
     kinds = {"change": "delta-pidm", "frozen": "pidm", "states": "pidm", "end": "pidm"}
     if name.split("-")[0] in kinds and name != "frozen-change":
         assert agent.name == kinds[name.split("-")[0]]
