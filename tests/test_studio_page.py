@@ -65,12 +65,22 @@ def test_the_browser_records_with_a_gamepad(page: Any, folder: Path) -> None:
     assert demos.source["settings"]["device"] == "Test Pad" and demos[0].actions[4, 0] > 0.5
 
 
+PAUSE_AT_ONCE = """() => {
+  const watching = document.getElementById("watching");
+  const pause = (_, observer) => {
+    if (watching.hidden) return;
+    observer.disconnect();
+    document.getElementById("toggle").click(); // before the first report arrives
+  };
+  new MutationObserver(pause).observe(watching, { attributes: true });
+}"""
+
+
 def test_the_browser_trains_watches_and_drags(page: Any, server: Server) -> None:
     name = train_briefly(server)
     page.click("#tab-train")
+    page.evaluate(PAUSE_AT_ONCE)
     page.click(f".run[data-status=done]:has-text('{name}') button:has-text('Watch it')")
-    page.wait_for_selector("#watching:not([hidden])")
-    page.click("#toggle")
     page.wait_for_selector("#toggle:has-text('Play')")
     box = page.locator("#watch-canvas").bounding_box()
     at = [box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.85]

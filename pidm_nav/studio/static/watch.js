@@ -100,6 +100,7 @@ export function startWatch() {
     board.use(told.map);
     traces = told.titles.map(() => []);
     say("");
+    write($("toggle"), "Pause"); // they play from the start
     $("watching").hidden = false; $("thoughts").hidden = !told.map;
     $("watch-choice").open = false;
     if (told.map) $("reached").max = Math.max(told.map.goals.length - 1, 0);
@@ -155,7 +156,7 @@ export function startWatch() {
 
   const stop = () => line?.say({ do: "pause" });
   const speed = () => 2 ** Number($("speed").value);
-  $("toggle").onclick = () => line?.say({ do: now?.playing ? "pause" : "play" });
+  $("toggle").onclick = () => line?.say({ do: now?.playing === false ? "play" : "pause" });
   $("step").onclick = () => line?.say({ do: "step" });
   $("restart").onclick = () => line?.say({ do: "restart" });
   $("next-episode").onclick = () => now && line?.say({ seed: now.seed + 1, do: "play" });
