@@ -26,6 +26,7 @@ from pidm_nav.world2d.world import NOISE_BLOCK
 
 Run = Callable[[int], float]
 
+NOISE = "the noise of these, drawn alone"
 ACTIONS = 512  # number of different actions, so that no agent drifts into a corner and stays there
 
 
@@ -59,6 +60,21 @@ def many(env_id: str, num_envs: int) -> Run:
         begin = time.process_time()
         for _ in range(steps):
             envs.step(actions[next(clock) % ACTIONS])
+        return (time.process_time() - begin) / steps
+
+    return run
+
+
+def noise_alone(num_envs: int) -> Run:
+    """Return the same for what no code of ours can save: each row's generator draws the noise of each step."""
+    rngs = [np.random.default_rng(row) for row in range(num_envs)]
+    blocks = np.empty((num_envs, NOISE_BLOCK, 2))
+
+    def run(steps: int) -> float:
+        begin = time.process_time()
+        for _ in range(steps // NOISE_BLOCK):
+            for rng, block in zip(rngs, blocks, strict=True):
+                rng.standard_normal(out=block)
         return (time.process_time() - begin) / steps
 
     return run
@@ -119,6 +135,7 @@ def point_mass(num_envs: int) -> Run:
 def contestants(ids: list[str], num_envs: int) -> dict[str, Run]:
     """Return the vector environments that can take part: CartPole first, then ours, then the outside references."""
     runs = {env_id: many(env_id, num_envs) for env_id in ["CartPole-v1", *ids]}
+    runs[NOISE] = noise_alone(num_envs)
     if find_spec("jax"):
         runs["point mass in JAX"] = point_mass(num_envs)
         if find_spec("gymnax"):
@@ -154,7 +171,7 @@ def main() -> None:
         measured.append(("gym.make_vec", num_envs, compare(contestants(ids, num_envs), NOISE_BLOCK, options.turns)))
     rows = [
         {
-            "made by": how if "-v" in env_id else "jax.jit",
+            "made by": how if "-v" in env_id else "NumPy" if env_id == NOISE else "jax.jit",
             "environment": env_id,
             "rows": num_envs,
             "µs per step": f"{seconds * 1e6:,.1f}",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -513,6 +514,21 @@ def test_a_wrong_number_in_an_array_is_refused(tmp_path):
     content[chunk.byte_offset + 9] ^= 1
     path.write_bytes(content)
     refused(path, "demos.hdf5", "damaged")
+
+
+def test_a_wrong_letter_in_a_text_is_refused(tmp_path):
+    path = tmp_path / "demos.hdf5"
+    save_demos(wander(noise_std=0.3), path)
+    content = path.read_bytes()
+    assert b'"noise_std": 0.3' in content
+    path.write_bytes(content.replace(b'"noise_std": 0.3', b'"noise_std": 0.9'))
+    refused(path, "demos.hdf5", "damaged")
+
+
+def test_long_texts_come_back(tmp_path):
+    data = replace(wander(), source={"made_by": "me", "notes": "long " * 40_000})
+    save_demos(data, tmp_path / "demos.hdf5")
+    assert load_demos(tmp_path / "demos.hdf5").source == data.source
 
 
 def hdf5(path: Path, edit: Any = None) -> Path:

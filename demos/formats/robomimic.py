@@ -52,7 +52,9 @@ def to_robomimic(dataset: DemoDataset, path: str | Path) -> None:
     try:
         with h5py.File(memory, "w", libver="v110") as file:  # this version has checksums of metadata
             data = file.create_group("data")
-            data.attrs.update(total=dataset.num_steps, env_args=json.dumps(env_args), pidm_nav=origin)
+            # HDF5 keeps texts of fixed length under its checksums, and the others where damage is not noticed
+            texts = {"env_args": np.bytes_(json.dumps(env_args)), "pidm_nav": np.bytes_(origin)}
+            data.attrs.update(total=dataset.num_steps, **texts)
             for index, episode in enumerate(dataset):
                 _write_episode(data.create_group(f"demo_{index}"), episode)
             _find_demos(file)  # never write a file that cannot be read
