@@ -17,7 +17,10 @@ import tempfile
 from pidm_nav.console import print_table
 
 SWEEP = 'Sweep(tasks=("maze",), num_demos=({demos},), steps=100, episodes=50, demos_from="human-like")'
-JOB = "from pidm_nav.experiments.sweep import Sweep, run_job; from pidm_nav.experiments.results import Cell; "
+JOB = (
+    "from pidm_nav.experiments.jobs import run_job; from pidm_nav.experiments.results import Cell; "
+    "from pidm_nav.experiments.sweep import Sweep; "
+)
 EVALUATE = "from pidm_nav import evaluate; from pidm_nav.demos.experts import make_expert; "
 PROGRAMS = {
     "import pidm_nav": "import pidm_nav",

@@ -16,8 +16,9 @@ from pidm_nav.cli import main
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.edit import edit_demos
 from pidm_nav.demos.formats import save_demos
+from pidm_nav.experiments.jobs import run_job
 from pidm_nav.experiments.results import Checkpoint
-from pidm_nav.experiments.sweep import Sweep, run_job
+from pidm_nav.experiments.sweep import Sweep
 from pidm_nav.rollouts.comparison import Comparison
 from pidm_nav.rollouts.evaluation import evaluate
 from pidm_nav.tasks import METRICS, TASKS, find_task

@@ -17,7 +17,8 @@ from pidm_nav.demos.collect import collect
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.demos.formats import load_demos, save_demos
-from pidm_nav.experiments.sweep import Sweep, run_job
+from pidm_nav.experiments.jobs import run_job
+from pidm_nav.experiments.sweep import Sweep
 from pidm_nav.rollouts.evaluation import evaluate
 
 TINY: dict[str, Any] = {"steps": 2, "batch_size": 8, "encoder_sizes": (8,), "head_sizes": (8,), "progress": False}

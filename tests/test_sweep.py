@@ -29,11 +29,12 @@ from pidm_nav.demos.formats.npz import save_demos
 from pidm_nav.experiments import engines
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.engines import Outcome, Outcomes, attempt, run_local, run_ray
+from pidm_nav.experiments.jobs import TRAINED_WITH, Job, code_hash, run_job, sample_demos
 from pidm_nav.experiments.recipes import RECIPES, Recipe
 from pidm_nav.experiments.report import write_report
 from pidm_nav.experiments.results import Cell, make_curves, open_folder, paired_gains, read_manifest, read_results
 from pidm_nav.experiments.sources import find_demos
-from pidm_nav.experiments.sweep import TRAINED_WITH, Job, Sweep, code_hash, run_job, run_sweep, sample_demos
+from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.rollouts.evaluation import EvalResult
 from pidm_nav.tasks import PAPER_TASKS
 

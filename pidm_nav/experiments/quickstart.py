@@ -27,10 +27,11 @@ from pidm_nav.demos import load_demos
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
+from pidm_nav.experiments.jobs import TRAINED_WITH, run_job
 from pidm_nav.experiments.recipes import Recipe
 from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
-from pidm_nav.experiments.sweep import TRAINED_WITH, Sweep, run_job, run_sweep
+from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
 from pidm_nav.plots import agent_color, agent_title, demonstrator_title, save_figure
 from pidm_nav.rollouts.comparison import Comparison
