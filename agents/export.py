@@ -70,7 +70,7 @@ class ExportedAgent(nn.Module):
     def __init__(self, agent: Any) -> None:
         super().__init__()
         if type(agent).act not in (BC.act, PIDM.act):
-            raise ValueError(f"{agent.name} cannot be exported to ONNX: bc, pidm and delta-pidm can")
+            raise ValueError(f"{agent.name} cannot be exported to ONNX: bc, corrective-bc, pidm and delta-pidm can")
         if agent.vision is not None:
             raise ValueError(f"this {agent.name} observes images: only agents of states can be exported to ONNX")
         self.agent, self.future = agent, None

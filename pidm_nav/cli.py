@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import tyro
 from tyro.constructors import (
@@ -183,6 +183,8 @@ def _option_rules() -> ConstructorRegistry:
             kind: Any = each.type
             if each.default is None:
                 kind = Annotated[kind, tyro.conf.DisallowNone]
+                if choices := next((get_args(one) for one in get_args(each.type) if get_origin(one) is Literal), None):
+                    kind = Annotated[kind, tyro.conf.arg(metavar=f"{{{','.join(choices)}}}")]  # tyro doubles the braces
             if each.default is None or each.default == ():
                 kind = Annotated[kind, quiet]
             text = each.helptext() if callable(each.helptext) else each.helptext
