@@ -153,7 +153,8 @@ def _values(preset: Preset) -> dict[str, str]:
 def _sentence(text: str) -> str:
     """Return a text that ends in a full stop, safe in Markdown."""
     text = re.sub(r"\s+", " ", text).strip().replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-    text = DEFAULT.sub(lambda found: f" Default: `{found[1].replace(', ', ',')}`", text).replace(" (required)", " Required")
+    text = DEFAULT.sub(lambda found: f" Default: `{found[1].replace(', ', ',')}`", text)
+    text = text.replace(" (required)", " Required")
     return text if not text or text.endswith(".") else f"{text}."
 
 
