@@ -2,7 +2,7 @@
 
 A class with the method `change_velocity` is mixed with `NavEnv` and `NavVectorEnv`. Positions and velocities are arrays
 (2,) in the one and (N, 2) in the other, so the same line of NumPy does for both. `change_reward`, `observe` and
-`make_observation_space` are changed in the same way: see "Change the world" in docs/environment.md.
+`make_observation_space` are changed in the same way: see docs/own_world.md.
 
 Run it:  python examples/14_own_dynamics.py [--fast]
 """
