@@ -2,7 +2,7 @@
 
 quickstart/
   index.html, report.md, figures/, tables/   the report
-  bc-and-pidm.gif                            the typical episode (see `typical_pair`), the agents side by side
+  bc-and-pidm.gif                            the typical episode (see `typical_episode`), the agents side by side
   traces.png                                 the demonstrations on the map, written first
   sweeps/human-like, sweeps/astar            folders of the sweeps, from which an interrupted quickstart resumes
   sweeps/agents/maze_pidm_5_0, ...           agents trained on human-like demonstrations
@@ -141,45 +141,48 @@ def run(plan: QuickstartPlan, out: Path, advance: Advance, workers: int | None =
     return report
 
 
-def typical_pair(bc: NDArray[Any], pidm: NDArray[Any]) -> tuple[int, int]:
-    """Return the index of the seed and the episode to show: the median by PIDM's lead in goals.
+def typical_episode(goals: NDArray[Any]) -> tuple[int, int]:
+    """Return the index of the seed and the episode to show: where all agents are closest to their means.
 
     Args:
-        bc: (seeds, episodes) goals reached by BC.
-        pidm: (seeds, episodes) goals reached by PIDM, which break ties of the lead.
+        goals: (agents, seeds, episodes) goals reached.
     """
-    order = np.lexsort((pidm.ravel(), (pidm - bc).ravel()))
-    index, number = divmod(int(order[len(order) // 2]), bc.shape[1])
-    return index, number
+    distance = np.abs(goals - goals.mean(axis=(1, 2), keepdims=True)).sum(axis=0)
+    seed, number = divmod(int(distance.argmin()), distance.shape[1])
+    return seed, number
 
 
 def _animate(plan: QuickstartPlan, out: Path) -> str:
-    """Animate the agents of the middle number of demonstrations in the typical episode, and describe the episode."""
+    """Animate the agents that the report's first sentence is about in the typical episode, and describe the episode."""
     from pidm_nav.agents import load_agent
 
     sweep, results = plan.sweep("human-like", out), read_results(out / "sweeps" / "human-like")[0]
-    size = plan.num_demos[len(plan.num_demos) // 2]
-    cells = [[Cell(seed, plan.task, size, agent) for agent in AGENTS] for seed in range(plan.seeds)]
-    goals = [[results[cell].checkpoints[-1].goals for cell in pair] for pair in cells]
-    if any(len(reached) != plan.episodes for pair in goals for reached in pair):
+    size, num_goals = plan.num_demos[-1], find_task(plan.task).num_goals
+
+    def cell(agent: str, seed: int) -> Cell:
+        return Cell(seed, plan.task, size, agent)
+
+    found = [[results[cell(agent, seed)] for seed in range(plan.seeds)] for agent in (*AGENTS, TWIN)]
+    goals = [[result.checkpoints[-1].goals for result in runs] for runs in found]
+    if any(len(reached) != plan.episodes for runs in goals for reached in runs):
         raise ValueError(f"the results in '{out / 'sweeps'}' were changed: delete that folder")
-    bc, pidm = np.array(goals).swapaxes(0, 1)  # (seeds, episodes) each
-    seed, number = typical_pair(bc, pidm)
+    seed, number = typical_episode(np.array(goals))
     shown: dict[str, EvalResult] = {}
-    for cell in cells[seed]:
-        job = sweep.job(cell)
+    for name in AGENTS:
+        job = sweep.job(cell(name, seed))
         if job.keep is None or not (job.keep / TRAINED_WITH).is_file():
             run_job(job)  # the agent was deleted
         agent = load_agent(str(job.keep))
-        shown[agent_title(cell.agent)] = evaluate(agent, plan.task, plan.episodes, TEST.start)
+        shown[agent_title(name)] = evaluate(agent, plan.task, plan.episodes, TEST.start)
     without_pull(agent)
     shown[agent_title(TWIN)] = evaluate(agent, plan.task, plan.episodes, TEST.start)
-    frames, num_goals = Comparison(shown).frames(number, PANE), find_task(plan.task).num_goals
+    frames = Comparison(shown).frames(number, PANE)
     write_video(frames + frames[-1:] * (EVERY * PAUSE), out / GIF, fps=30, every=EVERY)
-    after = counted(size, "demonstration")
+    reached = ", ".join(f"{title} {result.endings[number].goals_reached}" for title, result in shown.items())
     return (
-        f"the middle one of {bc.size} episodes by PIDM's lead after {after}: training seed {seed}, episode seed "
-        f"{TEST.start + number}, BC {bc[seed, number]} and PIDM {pidm[seed, number]} of {num_goals} goals"
+        f"of {plan.seeds * plan.episodes} episodes after {counted(size, 'demonstration')}, the one in which all agents "
+        f"are closest to their means: training seed {seed}, episode seed {TEST.start + number}; {reached} of "
+        f"{num_goals} goals"
     )
 
 
