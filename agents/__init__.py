@@ -28,8 +28,6 @@ from pidm_nav.agents.retrieval import RetrievalBC
 from pidm_nav.agents.train import choose_preset, train
 from pidm_nav.plugins import load_plugin, load_plugins
 
-load_plugins()
-
 __all__ = [
     "AGENTS",
     "BC",
@@ -78,3 +76,5 @@ __all__ = [
     "register",
     "train",
 ]
+
+load_plugins()  # last, as plugins import these names

@@ -106,7 +106,7 @@ DESCRIBED = ("task", "env_kwargs", "data", "training")
 def save_agent(agent: Agent, folder: str | Path) -> Path:
     """Save an agent to a folder, replacing an earlier one."""
     folder = Path(folder)
-    parts: list[Any] = [part for part in agent.modules() if hasattr(part, "kind")]
+    parts: list[Any] = [part for part in agent.modules() if str(getattr(part, "kind", "")) in KINDS]
     for part in parts:
         if KINDS[part.kind].get(part.name) is not type(part):
             raise ValueError(

@@ -1,6 +1,7 @@
 """Registry of agents, predictors and inverse dynamics models by name.
 
     @register
+    @dataclass(eq=False)
     class Mixed(Nearest):
         name = "mixed"
         k: int = 3
@@ -50,6 +51,8 @@ def register(part: Part) -> Part:
     if before is not None and (before.__module__, before.__qualname__) != (part.__module__, part.__qualname__):
         raise ValueError(f"{before.__module__} already registers the {kind} '{name}': rename that of {part.__module__}")
     KINDS[kind][name] = part
+    if "_plugin" not in part.__dict__:  # a worker's copy of a class has it, but not its source file
+        part._plugin = _find_plugin(part)
     if kind == "agent" and (part.title or part.color) and name not in AGENT_STYLES:
         spare = agent_style(name)
         AGENT_STYLES[name] = AgentStyle(part.title or name, part.color or spare.color, spare.marker)
@@ -131,11 +134,16 @@ def _default(field: Any) -> Any:
 
 
 def plugin_of(part: type[Any]) -> str:
-    """Return the plugin that a class comes from, by file or module name, or nothing for classes of this package."""
+    """Return the plugin that a registered class comes from, or nothing for classes of this package."""
+    plugin: str = part.__dict__["_plugin"]
+    return plugin
+
+
+def _find_plugin(part: type[Any]) -> str:
+    """Return the file or module of a class from outside this package."""
     if _is_ours(part):
         return ""
-    in_script = part.__module__ == "__main__"
-    source = getattr(sys.modules["__main__"], "__file__", "") if in_script else inspect.getsourcefile(part)
+    source = getattr(sys.modules.get(part.__module__), "__file__", None)
     return Path(source).name if source else part.__module__
 
 

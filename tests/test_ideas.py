@@ -1,6 +1,7 @@
 """Nine ideas of other people, each a file of at most 40 lines that needs no private name of the package."""
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -107,3 +108,38 @@ if __name__ == "__main__":
     assert done.code == 0, done.err
     shown = done.out
     assert "'mixed'" in shown and "'several'" in shown and "('still', 0.0)" in shown
+
+
+@pytest.mark.thorough
+def test_workers_of_a_sweep_save_the_agents_of_plugins_and_scripts(box: "Sandbox", tmp_path: Path) -> None:
+    """As a class travels to a worker without its file, the saved agent must still name the file that it needs."""
+    program = f"""
+from functools import partial
+from pidm_nav import BC, load_agent, load_plugin, register
+from pidm_nav.experiments.engines import run_local
+from pidm_nav.experiments.sweep import Sweep, run_sweep
+load_plugin({str(IDEAS[0].with_name("several_futures.py"))!r})
+
+@register
+class Own(BC):
+    name = "own"
+
+if __name__ == "__main__":
+    small = dict(num_demos=(1,), seeds=1, steps=20, episodes=2, checkpoint_fractions=(), keep_agents="kept")
+    sweep = Sweep(agents=("several-futures", Own.name), tasks=("zigzag",), **small)
+    done = run_sweep(sweep, "results", partial(run_local, workers=2), on_result=lambda result: print(result.error))
+    print(*sorted(load_agent(f"kept/{{cell.name}}").name for cell in done))
+"""
+    (tmp_path / "program.py").write_text(program)
+    done = box.run([str(tmp_path / "program.py")], tmp_path)
+    assert done.code == 0 and "own several-futures" in done.out, done.out + done.err
+    plugins = {path.parent.name: json.loads(path.read_text())["plugin"] for path in tmp_path.glob("kept/*/agent.json")}
+    assert plugins == {"zigzag_several-futures_1_0": "several_futures.py", "zigzag_own_1_0": "program.py"}
+
+
+def test_the_command_line_sweeps_a_plugin_that_imports_from_the_package(box: "Sandbox", tmp_path: Path) -> None:
+    plugin = tmp_path / "tiny.py"
+    plugin.write_text("from pidm_nav import BC, register\n\n\n@register\nclass Tiny(BC):\n    name = 'tiny-bc'\n")
+    small = ["--tasks", "zigzag", "--num-demos", "1", "--seeds", "1", "--steps", "20", "--episodes", "2"]
+    swept = box.run(["sweep", "--plugin", str(plugin), "--agents", "tiny-bc", *small, "--out", "s"], tmp_path / "here")
+    assert swept.code == 0 and "1 of 1 jobs are done" in swept.out, swept.out + swept.err

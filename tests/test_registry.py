@@ -268,7 +268,7 @@ PLUGIN = '''
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from pidm_nav.agents import BC, Nearest, register
+from pidm_nav import BC, Nearest, register
 
 Path(__file__).with_suffix(".imported").write_text(str(os.getpid()))
 
