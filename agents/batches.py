@@ -95,7 +95,7 @@ class Batch(NamedTuple):
     def mean(self, values: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the weighted mean of values (...), by default over the elements with a known action."""
         weight = self.has_action if weight is None else weight
-        return (values * weight).sum() / weight.sum().clamp(min=1)
+        return (values * weight).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)  # 0 without any
 
 
 class Trajectories:

@@ -82,11 +82,12 @@ class Predictor(Remembering, nn.Module, ABC):
         """
 
     def held_out_futures(self, dataset: DemoDataset) -> list[Array]:
-        """Return, for each episode, the predictions of a copy that is fitted to the other episodes."""
+        """Return, for each episode, the predictions of a new predictor that is fitted to the other episodes."""
         futures = []
         for index, episode in enumerate(dataset):
             others = dataset[np.arange(len(dataset)) != index] if len(dataset) > 1 else dataset
-            fresh, memory, own = deepcopy(self).fit(others, self.horizon), None, []
+            fresh = deepcopy(self).build(self.scale, self.seed).fit(others, self.horizon)  # with new weights
+            memory, own = None, list[Array]()
             for step, state in enumerate(episode.observations):
                 future, memory = fresh.predict(state[None], memory, np.array([step == 0]))
                 own.append(future)

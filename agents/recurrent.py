@@ -154,3 +154,7 @@ class RecurrentPIDM(PIDM):
         futures, place = self.predictor.predict(states, place, episode_start)
         outputs, hidden = self.idm.step(self.scaled(states), self.scaled(futures), hidden, episode_start)
         return self.actions.decode(outputs), (place, hidden)
+
+    def outputs(self, states: Tensor) -> Tensor:
+        """Raise ValueError, as for other agents with a memory: the GRU would begin anew at each state."""
+        return Agent.outputs(self, states)

@@ -25,6 +25,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 import numpy as np
 
+from pidm_nav.agents.config import TrainConfig
 from pidm_nav.limits import suggestion
 from pidm_nav.plots import AGENT_STYLES, AgentStyle, agent_style
 
@@ -35,6 +36,11 @@ PREDICTORS: dict[str, type[Any]] = {}
 IDMS: dict[str, type[Any]] = {}
 """All inverse dynamics models by name."""
 KINDS = {"agent": AGENTS, "predictor": PREDICTORS, "inverse dynamics model": IDMS}
+TAKEN = {  # names that options cannot have: settings of training, and attributes that are set later
+    "agent": frozenset(field.name for field in fields(TrainConfig)),
+    "predictor": frozenset(("scale", "seed", "horizon", "flags")),
+    "inverse dynamics model": frozenset(("num_horizons",)),
+}
 Part = TypeVar("Part", bound=type[Any])
 
 
@@ -47,6 +53,10 @@ def register(part: Part) -> Part:
         inherited = getattr(part, "name", None)
         hint = f" besides the inherited '{inherited}'" if inherited else ""
         raise ValueError(f"{part.__name__} has no name{hint}: add a line such as name = 'my-{kind[:5]}'")
+    options = part.config_class if kind == "agent" else part
+    for option in [field.name for field in fields(options)] if is_dataclass(options) else []:
+        if option in TAKEN[kind]:
+            raise ValueError(f"{part.__name__} has the option '{option}', which is set elsewhere: rename the option")
     before = KINDS[kind].get(name)
     if before is not None and (before.__module__, before.__qualname__) != (part.__module__, part.__qualname__):
         raise ValueError(f"{before.__module__} already registers the {kind} '{name}': rename that of {part.__module__}")

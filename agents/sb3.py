@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -91,11 +92,26 @@ def to_ppo(agent: Agent, env: Any, **settings: Any) -> PPO:
             raise ValueError(f"the agent was trained for {own}, and your environment has {given}: {give}")
     if isinstance(agent.action_space, spaces.Discrete) and agent.action_space.start != 0:
         raise ValueError(f"PPO needs discrete actions from 0, not {agent.action_space}: wrap the environment")
-    with torch.no_grad(), eval_mode(agent):  # an agent without an actor raises ValueError
-        agent.outputs(torch.zeros(1, agent.state_size, device=agent.scale.center.device))
+    _check_actor(agent)
     features = {"features_extractor_class": ScaledStates, "features_extractor_kwargs": {"agent": agent}}
     networks = {**NETWORKS, **features, **settings.pop("policy_kwargs", {})}
     return PPO(AgentPolicy, env, policy_kwargs=networks, **{**SETTINGS, **settings})
+
+
+@torch.no_grad()
+def _check_actor(agent: Agent) -> None:
+    """Raise ValueError for agents without `outputs`, or whose first actions are not those of their outputs."""
+    states = torch.linspace(-1, 1, 8, device=agent.scale.center.device)[:, None].repeat(1, agent.state_size)
+    raw = agent.scale.inverse(states).cpu().numpy()
+    with eval_mode(agent):
+        outputs = agent.outputs(states)
+        actions = agent.act(raw, None, np.ones(len(raw), dtype=bool))[0]
+        same = outputs.shape == (len(states), agent.actions.size)
+        if not same or not np.allclose(agent.actions.decode(outputs), actions, rtol=1e-3, atol=1e-3 * np.abs(actions).max()):
+            raise ValueError(
+                f"{agent.name} does not act by its outputs, which PPO would train: define outputs(states) that "
+                "returns those of one action, or give an agent such as bc"
+            )
 
 
 def to_agent(ppo: PPO) -> Agent:
@@ -142,6 +158,12 @@ class CriticFirst(BaseCallback):
     def __init__(self, steps: int) -> None:
         super().__init__()
         self.steps = steps
+        self.waiting: list[nn.Parameter] = []  # parameters of the actor to train later
+
+    def _on_training_start(self) -> None:
+        policy: Any = self.model.policy
+        self.waiting = [parameter for parameter in policy.actor() if parameter.requires_grad]
+        self._train_actor(False)
 
     def _on_rollout_start(self) -> None:
         self._train_actor(self.num_timesteps >= self.steps)
@@ -150,8 +172,7 @@ class CriticFirst(BaseCallback):
         self._train_actor(True)
 
     def _train_actor(self, learning: bool) -> None:
-        policy: Any = self.model.policy
-        for parameter in policy.actor():
+        for parameter in self.waiting:
             parameter.requires_grad_(learning)
 
     def _on_step(self) -> bool:

@@ -182,6 +182,14 @@ def test_a_batch_is_no_larger_than_asked_for(
     assert batch.action.shape == (*batch.now.shape, *([chunk] if chunk else []), 1)
 
 
+@pytest.mark.parametrize("weight", [1e-3, 0.25, 1.0, 7.0])
+def test_a_mean_does_not_depend_on_the_size_of_the_weights(weight: float) -> None:
+    batch = whole(*prepared([3, 2]), Sampling())
+    values = torch.arange(len(batch.now)).float()
+    found = batch.mean(values, torch.full_like(values, weight)).item()
+    assert found == pytest.approx(values.mean().item())
+
+
 def test_a_mean_counts_elements_by_weight() -> None:
     batch = whole(*prepared([3, 2]), Sampling(length=3))
     values = torch.where(batch.has_action > 0, 2.0, torch.tensor(1e9))

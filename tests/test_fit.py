@@ -10,7 +10,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from pidm_nav.agents import BC, PIDM, Agent, Batch, Fit, TrainConfig, TrainingData, choose_preset, train
 from pidm_nav.agents.agent import make_agent
-from pidm_nav.agents.registry import AGENTS
+from pidm_nav.agents.registry import AGENTS, register
 from pidm_nav.agents.sb3 import to_ppo
 from pidm_nav.agents.train import dataset_spaces
 from pidm_nav.demos.collect import collect
@@ -140,6 +140,35 @@ def test_batches_are_for_training(dataset: DemoDataset) -> None:
         assert run.agent.training and isinstance(batch, Batch)
         run.agent.eval()
         run.steps += 1
+
+
+def test_dropout_is_drawn_by_the_seed_and_the_step(dataset: DemoDataset, own_parts: None) -> None:
+    class Dropping(BC):
+        name = "dropping"
+
+        def build(self, encoder: torch.nn.Module | None) -> None:
+            super().build(encoder)
+            self.encoder = torch.nn.Sequential(torch.nn.Dropout(0.5), self.encoder)
+
+    register(Dropping)
+    before = torch.get_rng_state()
+    agents = [train("dropping", dataset, **{**TINY, "seed": seed}) for seed in (0, 0, 1)]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert_same(agents[0], agents[1])
+    assert not torch.equal(agents[0].head[0].weight, agents[2].head[0].weight)
+    first = take_steps(begin("dropping", dataset), until=17)
+    torch.rand(5)
+    second = begin("dropping", dataset)
+    second.resume(first.state())
+    assert_same(take_steps(second).finish(), agents[0])
+
+
+def test_averages_go_to_their_own_weights_when_a_layer_is_frozen_later(dataset: DemoDataset) -> None:
+    run = take_steps(begin("bc", dataset, average=0.9))
+    means = {name: mean.clone() for name, mean in zip(run.names, run.average, strict=True)}
+    run.parameters[2].requires_grad_(False)
+    weights = dict(run.finish().named_parameters())
+    assert len(means) > 4 and all(torch.equal(weights[name], mean) for name, mean in means.items())
 
 
 def test_a_loss_of_ones_own(dataset: DemoDataset, own_parts: None) -> None:

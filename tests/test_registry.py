@@ -18,6 +18,7 @@ from pidm_nav.agents import (
     IDMS,
     PREDICTORS,
     Agent,
+    AgentConfig,
     DeltaIDM,
     Follow,
     Learned,
@@ -92,6 +93,27 @@ def test_a_taken_name_is_refused_and_a_class_may_be_defined_again() -> None:
         @register
         class Theirs(BC):
             name: ClassVar[str] = "mine"
+
+
+def test_options_whose_names_mean_something_else_are_refused() -> None:
+    """The setting of training, or the attribute, would silently take their values."""
+
+    @dataclass(frozen=True)
+    class Own(AgentConfig):
+        seed: int = 0
+
+    class Seeded(BC):
+        name: ClassVar[str] = "seeded"
+        config_class: ClassVar[type[AgentConfig]] = Own
+
+    @dataclass(eq=False)
+    class Far(Nearest):
+        name: ClassVar[str] = "far"
+        horizon: int = 9  # type: ignore[assignment]
+
+    for part, option in ((Seeded, "seed"), (Far, "horizon")):
+        with pytest.raises(ValueError, match=f"{part.__name__} has the option '{option}', which is set elsewhere: ren"):
+            register(part)
 
 
 def test_a_subclass_without_a_name_is_neither_trained_nor_saved(dataset: DemoDataset, tmp_path: Path) -> None:

@@ -73,6 +73,15 @@ def test_the_critic_learns_first_and_goal_ratios_are_logged(agent: Agent, envs: 
     assert not all(bool((one == other).all()) for one, other in zip(before, actor(), strict=True))
 
 
+def test_what_was_frozen_before_stays_frozen_when_the_critic_has_learned(agent: Agent, envs: Any) -> None:
+    frozen: Any = agent.get_submodule("encoder").requires_grad_(False)
+    before = deepcopy(frozen.state_dict())
+    to_ppo(agent, envs, **SHORT).learn(192, callback=CriticFirst(64))
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+    assert all(bool((frozen.state_dict()[name] == own).all()) for name, own in before.items())
+    assert all(parameter.requires_grad for parameter in agent.get_submodule("head").parameters())
+
+
 def test_ppo_becomes_an_agent_that_is_saved_without_pickle(agent: Agent, envs: Any, tmp_path: Path) -> None:
     ppo, before = to_ppo(agent, envs, **SHORT), deepcopy(agent)
     ppo.learn(64)
@@ -136,10 +145,28 @@ def test_pidm_goes_on_with_ppo_through_its_inverse_dynamics(
     np.testing.assert_allclose(load_agent(agent.save(tmp_path)).predict(observations)[0], after, atol=1e-6)
 
 
+class Halting(BC):
+    """BC that acts at half its speed, which its outputs do not say."""
+
+    name = "halting"
+
+    def act(self, states: Any, memory: Any, episode_start: Any) -> tuple[Any, Any]:
+        actions, memory = super().act(states, memory, episode_start)
+        return actions / 2, memory
+
+
+@pytest.mark.usefixtures("own_parts")
 def test_what_cannot_become_ppo_is_refused(agent: Agent, envs: Any, demos: DemoDataset) -> None:
     other: Any = train("retrieval-bc", demos)
     with pytest.raises(ValueError, match="retrieval-bc has no actor for PPO"):
         to_ppo(other, envs)
+    small: Any = {"steps": 1, "encoder_sizes": (8,), "head_sizes": ()}
+    with pytest.raises(ValueError, match="chunking does not act by its outputs"):
+        to_ppo(train("chunking", demos, **small), envs)
+    with pytest.raises(ValueError, match="recurrent-pidm has no actor for PPO"):
+        to_ppo(train("recurrent-pidm", demos, **small), envs)
+    with pytest.raises(ValueError, match="halting does not act by its outputs"):
+        to_ppo(train(Halting, demos, **small), envs)
     with pytest.raises(ValueError, match="your environment has"):
         to_ppo(agent, gym.make("PIDMNav-Maze-v0"))
     with pytest.raises(ValueError, match="holds no agent"):
