@@ -51,7 +51,7 @@ from pidm_nav.agents.networks import Array, Encoder, Head, Remembering
 from pidm_nav.demos.failed import Failed
 from pidm_nav.rollouts.episode import Plottable
 from pidm_nav.rollouts.evaluation import evaluate
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import find_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -299,7 +299,8 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
 
     def plot(self) -> Figure:
         """Draw a few episodes of the agent in its task, for 2D tasks with states."""
-        if not (task := TASKS[self.description["task"]]).has_2d_state or self.vision is not None:
+        task = find_task(self.description["task"])
+        if not task.has_2d_state or self.vision is not None:
             raise ValueError(f"rollouts of {task.name} take too long to draw: use evaluate")
         return evaluate(copy.deepcopy(self), task, SHOWN, **self.description["env_kwargs"]).plot()
 

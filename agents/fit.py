@@ -5,8 +5,8 @@
         fit.step(agent.loss(batch, fit.rng))
     fit.finish()
 
-The same seed gives the same batches and weights. Batches, augmentation and torch's random numbers inside the loop depend
-on the seed and the step alone, so an interrupted run resumes exactly.
+The same seed gives the same batches and weights. Batches, augmentation and torch's random numbers inside the loop
+depend on the seed and the step alone, so an interrupted run resumes exactly.
 """
 
 from __future__ import annotations

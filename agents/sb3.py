@@ -106,8 +106,9 @@ def _check_actor(agent: Agent) -> None:
     with eval_mode(agent):
         outputs = agent.outputs(states)
         actions = agent.act(raw, None, np.ones(len(raw), dtype=bool))[0]
-        same = outputs.shape == (len(states), agent.actions.size)
-        if not same or not np.allclose(agent.actions.decode(outputs), actions, rtol=1e-3, atol=1e-3 * np.abs(actions).max()):
+        near: Any = {"rtol": 1e-3, "atol": 1e-3 * np.abs(actions).max()}
+        one_each = outputs.shape == (len(states), agent.actions.size)
+        if not one_each or not np.allclose(agent.actions.decode(outputs), actions, **near):
             raise ValueError(
                 f"{agent.name} does not act by its outputs, which PPO would train: define outputs(states) that "
                 "returns those of one action, or give an agent such as bc"

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pidm_nav.console import counted
 from pidm_nav.rollouts.episode import Episode, Plottable, pictures
-from pidm_nav.tasks import PAPER_TASKS, TASKS, task_name
+from pidm_nav.tasks import PAPER_TASKS, TASKS, check_env_kwargs, known_task, task_name
 from pidm_nav.world2d.state import goals_of, has_goal_flags, state_size
 
 SHOWN = 50  # episodes in the picture that notebooks show
@@ -78,6 +78,7 @@ class Source(msgspec.Struct):
     parts: list[Source] = []
 
     def __post_init__(self) -> None:
+        check_env_kwargs(self.env_kwargs)
         if "\n" not in str(self.env_kwargs.get("layout", "\n")):  # a dataset must never make us read another file
             raise ValueError("env_kwargs name the file of a map: give the map's text")
 
@@ -107,6 +108,7 @@ class DemoDataset(Plottable):
                 if shape != shapes[0]:
                     raise ValueError(f"{name} of episode {index} have shape {shape}, and of episode 0 {shapes[0]}")
         _check_goals(self)
+        check_env_kwargs(self.env_kwargs)
 
     def __len__(self) -> int:
         """Return the number of episodes."""
@@ -162,7 +164,7 @@ class DemoDataset(Plottable):
     @property
     def goal_flags(self) -> tuple[int, ...]:
         """Columns of the flags of reached goals in an observation; empty if there are none."""
-        task = TASKS.get(self.task)
+        task = known_task(self.task)
         if task is None or self.episodes[0].observations.ndim != 2:
             return ()
         shown = task.map is not None or all(has_goal_flags(episode.observations) for episode in self.episodes)
@@ -171,7 +173,7 @@ class DemoDataset(Plottable):
     @property
     def num_goals(self) -> int:
         """Number of goals per episode; 0 if there are none or it is unknown."""
-        task = TASKS.get(self.task)
+        task = known_task(self.task)
         return (task.num_goals if task else 0) or len(self.goal_flags)
 
     @cached_property

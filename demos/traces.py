@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.replay import demo_layout, demo_states
 from pidm_nav.plots import demonstrator_colors, draw_room, legend_entries, panels, task_title
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import find_task, known_task
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.state import POSITION
 from pidm_nav.world3d.levels import UNITS
@@ -28,7 +28,7 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
 
     groups: dict[Layout, dict[str, DemoDataset]] = {}
     for label, dataset in datasets.items():
-        if dataset.task not in TASKS:
+        if known_task(dataset.task) is None:
             raise ValueError(f"{dataset.task} has no map to draw: give demonstrations of a navigation task")
         groups.setdefault(demo_layout(dataset), {})[label] = dataset
     figure, axes = panels(len(groups), width=4.2, height=4.75)
@@ -51,6 +51,6 @@ def plot_traces(datasets: Mapping[str, DemoDataset]) -> Figure:
 def _trace(dataset: DemoDataset, episode: int, layout: Layout) -> NDArray[Any]:
     """Return the positions (T+1, 2) of an episode in pixels of its map."""
     positions = demo_states(dataset, episode)[:, POSITION]
-    if TASKS[dataset.task].has_2d_state:
+    if find_task(dataset.task).has_2d_state:
         return positions
     return [0.0, layout.room_size[1]] + positions / (UNITS, -UNITS)  # in 3D, y points up

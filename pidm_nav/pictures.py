@@ -11,7 +11,7 @@ from pidm_nav.plots import demonstrator_title, draw_episodes, html, panels, plot
 from pidm_nav.rollouts.comparison import Comparison
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.rollouts.evaluation import EvalResult
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import TASKS, known_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ def _(comparison: Comparison) -> Figure:
 
 @plot.register(DemoDataset)
 def _(dataset: DemoDataset) -> Figure:
-    task = TASKS.get(dataset.task)
+    task = known_task(dataset.task)
     placed = all(episode.infos.get("states", episode.observations).ndim == 2 for episode in dataset)
     if task is not None and task.has_2d_state and placed:
         return plot_traces({demonstrator_title(dataset): dataset})

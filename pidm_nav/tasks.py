@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from numpy.typing import NDArray
 
@@ -37,6 +38,8 @@ These are Meta-World's and Gymnasium-Robotics' environments, whose infos report 
 """
 OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
 """Arguments of observations, in which the environments of compared policies may differ."""
+SET_BY_US = ("self", "render_mode", "rows", "num_envs", "max_steps", "max_episode_steps", "autoreset_mode")
+"""Arguments that `Task.make` and `Task.make_vec` set, which an environment of a dataset or an agent cannot have."""
 MAX_CHANNELS = 4  # of an image; more are a stack of images
 
 
@@ -235,23 +238,69 @@ def find_task(name: str | Task, metric: Metric | None = None) -> Task:
     task = name if isinstance(name, Task) else _named_task(name)
     if metric is None:
         return task
-    choices = [each for each in get_args(Metric) if each != "goal ratio" or task.flags is not None]
+    has_goals = task.num_goals or task.flags is not None
+    choices = [each for each in get_args(Metric) if each != "goal ratio" or has_goals]
     if metric not in choices:
         raise ValueError(f"{task.name} has no metric {metric!r}: choose {' or '.join(choices)}")
     return replace(task, metric=metric)
+
+
+def check_env_kwargs(names: Iterable[str]) -> None:
+    """Raise ValueError for arguments of environments, of files and datasets, that this package sets itself."""
+    for name in names:
+        if name in SET_BY_US:
+            raise ValueError(
+                f"the environment's arguments have '{name}', which is set elsewhere: register an id of your own with it"
+            )
+
+
+def known_task(name: str) -> Task | None:
+    """Return the task of a name in files if it is one of this package, or a registered id that changes one."""
+    return TASKS.get(name) or _registered_change(gym.registry.get(name))
 
 
 def task_of(env: gym.Env[Any, Any]) -> tuple[Task, dict[str, Any]]:
     """Return the task of an environment and its arguments, as far as they are known."""
     inner, spec = env.unwrapped, env.spec
     task, world = TASKS.get(getattr(inner, "title", "")), getattr(inner, "world", None)
-    if task is not None and task.world is not None and type(world) is resolve_name(task.world):
+    if task is not None and task.entry_point and task.world and type(world) is resolve_name(task.world):
         given = {name: getattr(world, name) for name in task.defaults if name != "task"}
-        return task, {name: value for name, value in given.items() if value != task.defaults[name]}
+        given = {name: value for name, value in given.items() if value != task.defaults[name]}
+        if type(inner) is resolve_name(task.entry_point):
+            return task, given
+        if spec is None or spec.id not in gym.registry:
+            return _changed_task(task, type(inner), type(inner).__name__), given
     if spec is not None:
-        return find_task(spec.id), dict(spec.kwargs)
+        usual = gym.registry[spec.id].kwargs if spec.id in gym.registry else {}
+        own = {name: value for name, value in spec.kwargs.items() if name not in usual or usual[name] is not value}
+        own.pop("render_mode", None)
+        return find_task(spec.id), own
     name = type(inner).__name__
     return Task(name, name, name), {}
+
+
+def _changed_task(base: Task, kind: type[Any], name: str, **properties: Any) -> Task:
+    """Return the task of a class derived from a task's environment, with the same map, goals and metric."""
+    own = resolve_name(str(base.entry_point))
+    methods = ("observe", "make_observation_space")
+    if any(getattr(kind, method, None) is not getattr(own, method, None) for method in methods):
+        properties |= {"flags": None, "has_2d_state": False}
+    plain = {"title": name, "env_id": name, "world": None, "vector_entry_point": None, "rows": Task.rows}
+    return replace(base, name=name, **{**plain, **properties})
+
+
+def _registered_change(spec: EnvSpec | None) -> Task | None:
+    """Return the task of a registered environment that is derived from ours and made for one of our tasks, or None."""
+    base = None if spec is None else TASKS.get(str(spec.kwargs.get("task")))
+    if spec is None or base is None or base.entry_point is None or spec.additional_wrappers:
+        return None
+    kind: Any = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+    if not isinstance(kind, type) or not issubclass(kind, resolve_name(base.entry_point)):
+        return None
+    known: dict[str, Any] = {} if spec.max_episode_steps is None else {"max_steps": spec.max_episode_steps}
+    if spec.vector_entry_point is not None:
+        known |= {"vector_entry_point": str(spec.vector_entry_point), "rows": base.rows}
+    return _changed_task(base, kind, spec.id, **known)
 
 
 def _named_task(name: Any) -> Task:
@@ -267,6 +316,8 @@ def _named_task(name: Any) -> Task:
     except gym.error.Error:
         hint = suggestion(name, [*TASKS, *gym.registry], f"choose one of {', '.join(TASKS)}, or any Gymnasium id")
         raise ValueError(f"there is no task '{name}': {hint}") from None
+    if changed := _registered_change(spec):
+        return changed
     metric: Metric = next((each for ids, each in METRICS.items() if fnmatchcase(spec.id, ids)), "return")
     return Task(spec.id, spec.id, spec.id, spec.max_episode_steps or DEFAULT_MAX_STEPS, metric=metric)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -9,7 +10,17 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from pidm_nav import NavEnv, NavVectorEnv
+from pidm_nav import (
+    AStarExpert,
+    Comparison,
+    NavEnv,
+    NavVectorEnv,
+    RandomPlay,
+    collect,
+    evaluate,
+    find_task,
+)
+from pidm_nav.tasks import known_task, task_of
 from pidm_nav.world2d.layout import Layout
 from pidm_nav.world2d.physics import SPEED
 from pidm_nav.world2d.world import World
@@ -145,3 +156,80 @@ def test_ended_rows_go_on_where_they_are_put(mode):
     observations, _, terminated, truncated, _ = envs.step(still)
     np.testing.assert_array_equal(observations, states)
     assert not (terminated | truncated).any(), "a row that had ended begins a new episode"
+
+
+@pytest.mark.parametrize("velocity", [np.array([np.nan, 0.0]), np.array([np.inf, 0.0]), 0.0, None])
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_velocity_that_cannot_be_is_refused(velocity, many):
+    class Wrong:
+        def change_velocity(self, position, own, last_velocity):
+            return None if velocity is None else np.zeros_like(own) + velocity if np.ndim(velocity) else velocity
+
+    env = pair(Wrong)[many](**({"num_envs": 20} if many else {}), task="maze")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"change_velocity returned .*: return finite numbers of shape"):
+        env.step(np.zeros((20, 2)) if many else np.zeros(2))
+
+
+@pytest.fixture
+def ids():
+    before = dict(gym.registry)
+    yield
+    for name in gym.registry.keys() - before.keys():
+        del gym.registry[name]
+
+
+class WindyEnv(Wind, NavEnv): ...
+
+
+class WindyVectorEnv(Wind, NavVectorEnv): ...
+
+
+class BorderEnv(Borders, NavEnv): ...
+
+
+@pytest.mark.usefixtures("ids")
+@pytest.mark.parametrize("entry", [WindyEnv, f"{__name__}:WindyEnv"], ids=["class", "text"])
+def test_a_registered_change_of_a_task_keeps_its_map_goals_and_metric(entry):
+    gym.register("Windy-v0", entry, vector_entry_point=WindyVectorEnv, max_episode_steps=70, kwargs={"task": "maze"})
+    task, maze = find_task("Windy-v0"), find_task("maze")
+    assert (task.metric, task.max_steps, task.num_goals, task.layout()) == ("goal ratio", 70, 10, maze.layout())
+    demos = collect(AStarExpert("maze"), "Windy-v0", 2)
+    assert demos.task == "Windy-v0" and demos.goal_flags == maze.goal_flags(32) and demos.num_goals == 10
+    named = evaluate(AStarExpert("maze"), "Windy-v0", 5)
+    calm, given, made = (
+        evaluate(AStarExpert("maze"), world, 5, max_steps=70)
+        for world in ("maze", gym.make("Windy-v0"), WindyEnv(task="maze"))
+    )
+    for same in (given, made):
+        np.testing.assert_array_equal(named.scores, same.scores)
+    assert 0 < named.mean_goal_ratio < 1 and named.task == given.task and made.task.name == "WindyEnv"
+    assert given.env_kwargs == {} and evaluate(AStarExpert("maze"), gym.make("Windy-v0", noise_std=0.0), 1).env_kwargs
+    for other in (named, made):
+        with pytest.raises(ValueError, match="have not played the same episodes"):
+            Comparison({"windy": other, "calm": calm})
+
+
+@pytest.mark.usefixtures("ids")
+def test_a_registered_change_of_what_is_seen_has_no_state_to_read():
+    gym.register("Borders-v0", BorderEnv, kwargs={"task": "maze"})
+    task = find_task("Borders-v0")
+    assert (task.metric, task.max_steps, task.flags, task.has_2d_state) == ("goal ratio", 300, None, False)
+    demos = collect(AStarExpert("maze"), "Borders-v0", 1)
+    assert demos.goal_flags == () and demos[0].observations.shape[1:] == (4,)
+    assert evaluate(AStarExpert("maze"), "Borders-v0", 2).mean_goal_ratio > 0.5
+
+
+@pytest.mark.usefixtures("ids")
+def test_what_is_not_derived_from_a_task_s_environment_is_no_change_of_it():
+    gym.register("Other-v0", lambda task: gym.make("Pendulum-v1"), kwargs={"task": "maze"})
+    assert find_task("Other-v0").metric == "return" and known_task("Other-v0") is None
+    assert known_task("Pendulum-v1") is None and known_task("nothing") is None
+
+
+def test_how_an_environment_is_drawn_is_no_argument_of_it():
+    seen = evaluate(AStarExpert("maze"), gym.make("PIDMNav-Maze-v0", render_mode="rgb_array"), 1)
+    other = task_of(gym.make("Pendulum-v1", render_mode="rgb_array", g=9.0))[1]
+    assert seen.env_kwargs == {} and other == {"g": 9.0}
+    with pytest.raises(ValueError, match="arguments have 'render_mode', which is set elsewhere"):
+        replace(collect(RandomPlay("maze"), "maze", 1), source={"env_kwargs": {"render_mode": "human"}})

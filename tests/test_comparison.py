@@ -66,6 +66,9 @@ def test_the_metric_is_the_tasks():
 
 def test_results_from_different_worlds_are_refused(lane):
     quiet = evaluate(Constant(1, 0), "custom", 12, **{**ROOM, "noise_std": 0.1})
+    with pytest.raises(ValueError, match=r"different step limits \(right 90, short 20\): evaluate them with the same"):
+        short = evaluate(Constant(1, 0), "custom", 12, max_steps=20, **ROOM)
+        Comparison({"right": lane.results["right"], "short": short})
     with pytest.raises(ValueError, match=r"right and quiet have different noise_std"):
         Comparison({"right": lane.results["right"], "quiet": quiet})
     states = evaluate(Constant(1, 0), "zigzag", 1, max_steps=2)

@@ -193,3 +193,10 @@ def test_free_is_where_a_box_fits():
         half = BOX // 2
         apart = (x + half <= left) | (x - half >= left + width) | (y + half <= top) | (y - half >= top + height)
         assert free[x, y] == apart.all()
+
+
+def test_a_map_may_have_more_cells_than_pixels():
+    layout = Layout.parse("A" + "." * 799 + "1", (400, 100))
+    assert layout.goals.tolist() == [[399.0, 0.0]]
+    tall = Layout.parse("\n".join(["A", *["."] * 799, "1"]), (100, 400))
+    assert tall.goals.tolist() == [[0.0, 399.0]]

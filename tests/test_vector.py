@@ -224,8 +224,15 @@ def test_what_cannot_be_is_refused():
         envs.step(np.array([[0.0, 0.0], [np.nan, 0.0], [0.0, 0.0]]))
     with pytest.raises(ValueError, match="2 seeds for 3 rows"):
         envs.reset(seed=[1, 2])
+    before = [str(rng.bit_generator.state) for rng in envs.np_random]
+    with pytest.raises(gym.error.Error):
+        envs.reset(seed=[1, 2, -3])
+    assert [str(rng.bit_generator.state) for rng in envs.np_random] == before
     with pytest.raises(ValueError, match="reset_mask must be"):
         envs.reset(options={"reset_mask": np.zeros(3, bool)})
+    fresh = NavVectorEnv(3, task="zigzag")
+    with pytest.raises(gym.error.ResetNeeded, match="begins all rows: call it once without reset_mask"):
+        fresh.reset(seed=0, options={"reset_mask": np.array([True, False, False])})
     with pytest.raises(ValueError, match="num_envs is 0"):
         NavVectorEnv(num_envs=0, task="maze")
     with pytest.raises(ValueError, match=r"num_envs is 1000000: .* to 262,144"):

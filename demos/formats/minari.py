@@ -267,7 +267,7 @@ def _origin(dataset_id: str, metadata: MinariMetadata) -> Origin:
     if metadata.env_spec is None:
         return Origin(dataset_id, {"made_by": made_by})
     spec = parse_json(metadata.env_spec, EnvSpec)
-    env_kwargs = {key: value for key, value in spec.kwargs.items() if key != "task"}
+    env_kwargs = {key: value for key, value in spec.kwargs.items() if key not in ("task", "render_mode")}
     wrappers = [str(each.get("name")) for each in spec.additional_wrappers]
     if not HARMLESS.issuperset(wrappers):
         return Origin(dataset_id, {"made_by": f"{made_by}, in {spec.id} with {', '.join(wrappers)}"})

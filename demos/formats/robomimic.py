@@ -182,6 +182,7 @@ def _origin(data: Any, name: str) -> Origin:
     if env_args is None:
         return Origin(name, {"made_by": made_by})
     described = parse_json(env_args, EnvArgs)
+    described.env_kwargs.pop("render_mode", None)
     return Origin(described.env_name, {"made_by": made_by, "env_kwargs": described.env_kwargs})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.plots import demonstrator_title
-from pidm_nav.tasks import TASKS
+from pidm_nav.tasks import known_task
 
 Row = dict[str, Any]
 
@@ -40,7 +40,8 @@ class Finding:
 
 def in_pixels(dataset: DemoDataset) -> bool:
     """Return whether the states of a dataset are in pixels, as in 2D tasks."""
-    return dataset.task in TASKS and TASKS[dataset.task].has_2d_state
+    task = known_task(dataset.task)
+    return task is not None and task.has_2d_state
 
 
 def check_states(dataset: DemoDataset) -> None:

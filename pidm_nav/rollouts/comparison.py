@@ -52,6 +52,10 @@ class Comparison(Plottable):
                     "evaluate them with the same task, number of episodes and seed"
                 )
         check_same_world(own.task, {name: each.env_kwargs for name, each in self.results.items()})
+        for name, other in others:
+            if other.max_steps != own.max_steps:
+                limits = f"{first} {own.max_steps}, {name} {other.max_steps}"
+                raise ValueError(f"the results have different step limits ({limits}): evaluate them with the same")
         if len({each.metric for each in self.results.values()}) > 1:
             raise ValueError("the results have different metrics: evaluate all policies with the same metric")
 

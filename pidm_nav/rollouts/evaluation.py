@@ -38,6 +38,8 @@ class EvalResult(Plottable):
     """Pictures of filmed episodes, by index."""
     endings: tuple[Ending, ...] = ()
     """Summaries of the episodes, also if they were not kept."""
+    max_steps: int | None = None
+    """Step limit."""
     seeds: NDArray[np.int64] = field(init=False)
     """Seeds of the resets."""
     goal_ratio: NDArray[np.float64] | None = field(init=False)
@@ -213,7 +215,7 @@ def evaluate(
         made = rollout(
             policy, env, seeds, keep_observations=False, keep_steps=keep_episodes, watch=watch, progress=progress
         )
-    return EvalResult(task, tuple(made), env_kwargs, films, tuple(endings))
+    return EvalResult(task, tuple(made), env_kwargs, films, tuple(endings), max_steps or task.max_steps)
 
 
 @contextmanager

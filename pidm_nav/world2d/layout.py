@@ -147,9 +147,10 @@ class Layout:
                 yield slice(x[0] + pad, x[-1] + pad + 1), slice(y[0] + pad, y[-1] + pad + 1), overlap_x, overlap_y
 
     def _centers(self, cells: list[Cell]) -> NDArray[np.float64]:
-        """Return the cells' positions (N, 2): ceil(column * width / columns), likewise for y."""
+        """Return the cells' positions (N, 2): ceil(column * width / columns), likewise for y, within the room."""
         places = np.array([(column, line) for _, line, column in cells])
-        return -(-places * self.room_size // (len(self.rows[0]), len(self.rows))).astype(np.float64)
+        corners = -(-places * self.room_size // (len(self.rows[0]), len(self.rows)))
+        return np.asarray(np.minimum(corners, np.array(self.room_size) - 1), np.float64)
 
     def _wall_rectangles(self) -> NDArray[np.int64]:
         """Merge wall cells into rectangles along rows, then down columns; the two passes may overlap."""

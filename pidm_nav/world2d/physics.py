@@ -98,7 +98,7 @@ class Physics:
         if self.clip_noise:
             velocity.clip(-1.0, 1.0, out=velocity)
         if change_velocity is not None:
-            velocity = np.array(change_velocity(position, velocity), np.float64)
+            velocity = change_velocity(position, velocity)
         new = position + SPEED * velocity
         # The borders are whole pixels, so clipping before rounding gives the same numbers, and never -0.0.
         new[:, 0].clip(0.0, self.max_x, out=new[:, 0])

@@ -16,7 +16,16 @@ from pidm_nav.limits import MAX_BATCH, MAX_ROWS, MAX_STEPS, check_number
 from pidm_nav.world2d.physics import SPEED, touches_many
 from pidm_nav.world2d.render import render_state
 from pidm_nav.world2d.state import REACHED, split_state, state_size
-from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
+from pidm_nav.world2d.world import (
+    NOISE_BLOCK,
+    ChangeableWorld,
+    FloatArray,
+    ObsType,
+    State,
+    World,
+    check_options,
+    check_velocity,
+)
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -126,6 +135,8 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
             raise ValueError(
                 f"reset_mask must be ({self.num_envs},) booleans with at least one True, got {mask.dtype} {mask.shape}"
             )
+        if not self._begun and not mask.all():
+            raise ResetNeeded("the first reset() begins all rows: call it once without reset_mask")
         rows = np.flatnonzero(mask)
         states = self._check_states(options["state"], rows) if "state" in options else None
         self._seed_rows(seed, rows if self._begun else self._every)
@@ -201,7 +212,8 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         return reached
 
     def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> FloatArray:
-        return self.change_velocity(position, velocity, (position - self._last_position) / SPEED)
+        changed = self.change_velocity(position, velocity, (position - self._last_position) / SPEED)
+        return check_velocity(changed, velocity)
 
     def _draw_noise(self, idle: IntArray) -> FloatArray:
         """Return this step's noise (N, 2), drawing new blocks where they are used up."""
@@ -253,10 +265,10 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         seeds = [None] * self.num_envs if seed is None else seed
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} rows: give one for each row, or a single number")
-        for row in rows.tolist():
-            if seeds[row] is not None or row not in self._rngs:
-                self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-                self._noise_step[row] = NOISE_BLOCK
+        new = [row for row in rows.tolist() if seeds[row] is not None or row not in self._rngs]
+        made = [seeding.np_random(seeds[row]) for row in new]  # an invalid seed changes nothing
+        for row, (rng, own_seed) in zip(new, made, strict=True):
+            self._rngs[row], self._seeds[row], self._noise_step[row] = rng, own_seed, NOISE_BLOCK
 
     def _read_actions(self, actions: Any) -> FloatArray:
         """Return all actions (N, 2), clipped to [-1, 1]."""

@@ -201,6 +201,15 @@ class ChangeableWorld:
         return getattr(type(self), name) is not getattr(ChangeableWorld, name)
 
 
+def check_velocity(changed: Any, velocity: FloatArray) -> FloatArray:
+    """Return what `change_velocity` made of a velocity; another shape, NaN or infinity raise ValueError."""
+    if np.shape(changed) != velocity.shape or not np.isfinite(changed).all():
+        raise ValueError(
+            f"change_velocity returned {reprlib.repr(changed)}: return finite numbers of shape {velocity.shape}"
+        )
+    return np.asarray(changed, np.float64)
+
+
 def check_options(options: dict[str, Any] | None, known: Iterable[str]) -> dict[str, Any]:
     """Return the options of a reset; one that is not known is a ValueError."""
     for name in (options or {}).keys() - known:
