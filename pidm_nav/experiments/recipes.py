@@ -21,9 +21,10 @@ Make = Callable[[DemoDataset, int], Policy]  # demonstrations and seed of a job 
 
 
 def source_files(made: Any) -> tuple[str, ...]:
-    """Return the source file of a class or function, if there is one."""
-    file = getattr(sys.modules.get(getattr(made, "__module__", "")), "__file__", None)
-    return () if file is None else (file,)
+    """Return the source file of a class or function from outside this package, if there is one."""
+    module = str(getattr(made, "__module__", ""))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return () if file is None or module.partition(".")[0] == "pidm_nav" else (file,)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Recipe:
         return {name: value for name, value in own.items() if value}
 
     def sources(self) -> tuple[str, ...]:
-        """Return the source files of the agent or function, and of registered parts from outside this package."""
+        """Return the source files from outside this package of the agent or function and of registered parts."""
         from pidm_nav.agents.registry import foreign_parts
 
         made = [self.find() or self.make, *foreign_parts()]

@@ -133,10 +133,11 @@ def _compare(
     shown = [figure] if len(sizes) > 1 else []  # a curve needs several numbers of demonstrations
     found = None if sides[0] == sides[1] else tables.ratio_table(curves, *sides, which)
     section = Section(title, text, figures=shown, tables=[found[0]] if found else [])
-    if found is None or which == "last":
+    if sides[0] == sides[1] or which == "last":
         return section
     tests = tables.paired_table(curves, *sides)
-    return replace(section, folded=[tests] if tests else [], headlines=[_headline(found[1], *sides)])
+    headlines = [_headline(found[1], *sides)] if found else []
+    return replace(section, folded=[tests] if tests else [], headlines=headlines)
 
 
 def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Section]:
@@ -199,7 +200,7 @@ def _ranked(agents: Iterable[str]) -> list[str]:
 
 def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> list[Section]:
     """Return all sections."""
-    sections = [section for section in _comparisons(curves, manifests) if section.figures or section.tables]
+    sections = [section for section in _comparisons(curves, manifests) if section.figures or section.tables or section.folded]
     several = any(curve.checkpoints > 1 for curve in curves)
     kinds: tuple[Which, ...] = ("best", "last") if several else ("best",)
     scores = [tables.score_table(curves, label, which) for label in manifests for which in kinds]

@@ -265,7 +265,7 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
 def paired_gains(scores: Mapping[Cell, float], baseline: str = "bc") -> list[dict[str, Any]]:
     """Return the gains of each agent over the baseline, paired by demonstrations and seed.
 
-    Each agent has a row over all tasks and one per task: the number of pairs, the numbers in which the agent is
+    Each agent has a row over all tasks, if there are several, and one per task: the number of pairs, the numbers in which the agent is
     ahead or behind, and the mean gain with its 95% t interval. Pairs of one training seed are one unit, as they share
     demonstrations and weights: `seeds` is the number of units. `p` is of the t-test over seeds, `p_holm` is corrected
     for all rows, and `p_equal` is of the test that the gain is within +-`MARGIN`.
@@ -273,7 +273,8 @@ def paired_gains(scores: Mapping[Cell, float], baseline: str = "bc") -> list[dic
     rows: list[dict[str, Any]] = []
     for agent in in_order(cell.agent for cell in scores if cell.agent != baseline):
         cells = [cell for cell in scores if cell.agent == agent and replace(cell, agent=baseline) in scores]
-        for task in ("all", *in_order(cell.task for cell in cells)) if cells else ():
+        tasks = in_order(cell.task for cell in cells)
+        for task in (*(["all"] if len(tasks) > 1 else []), *tasks):
             own = [cell for cell in cells if task in ("all", cell.task)]
             gains = np.array([scores[cell] - scores[replace(cell, agent=baseline)] for cell in own])
             seeds = [cell.seed for cell in own]

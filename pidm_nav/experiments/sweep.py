@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import gymnasium as gym
 import msgspec
 
+from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.experiments import results
 from pidm_nav.experiments.engines import Runner
@@ -207,6 +209,11 @@ class Sweep(SweepOptions):
         }
         return msgspec.json.decode(msgspec.json.encode(content), type=Manifest)
 
+    def code(self, agent: str) -> str:
+        """Return the hash of the source code on which the results of an agent depend."""
+        recipe = self.recipe(agent)
+        return code_hash((*recipe.sources(), *source_files(recipe.adapt)))
+
     def job(self, cell: Cell, device: str = "cpu") -> Job:
         """Return a cell's job."""
         from pidm_nav.agents.registry import foreign_parts
@@ -254,6 +261,10 @@ def run_sweep(
     own = sweep.cells()[shard[0] :: shard[1]]
     done = {cell: before[cell] for cell in own if cell in before}
     cells = [cell for cell in own if cell not in done and (retry_failed or cell not in failed)]
+    codes = {agent: sweep.code(agent) for agent in sweep.agents}
+    if changed := sum(result.code != codes[cell.agent] for cell, result in done.items()):
+        kept = f"{counted(changed, 'result')} in {folder} {'was' if changed == 1 else 'were'} made by other code"
+        warnings.warn(f"{kept} and kept: delete them in {folder / results.JOBS} to make them again", stacklevel=2)
     if on_start:
         on_start(len(cells), done)
     if not cells:
@@ -263,9 +274,8 @@ def run_sweep(
     jobs = [sweep.job(cell, devices[index % len(devices)]) for index, cell in enumerate(cells)]
     with contextlib.closing(runner(run_job, jobs)) as outcomes:
         for job, outcome in outcomes:
-            recipe = sweep.recipe(job.cell.agent)
-            code = job.code if recipe.adapt is None else code_hash((*recipe.sources(), *source_files(recipe.adapt)))
-            origin = {"identity": results.identity(manifest, job.cell), "version": __version__, "code": code}
+            origin = {"identity": results.identity(manifest, job.cell), "version": __version__}
+            origin["code"] = codes[job.cell.agent]
             content = {**asdict(job.cell), **origin, **outcome}
             result = msgspec.convert(content, JobResult)
             results.write_result(folder, result)
