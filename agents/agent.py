@@ -217,7 +217,11 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
         return self.scale.center.numel()
 
     def make_encoder(self, encoder: nn.Module | None = None, norm: bool = True) -> tuple[nn.Module, int]:
-        """Return the given encoder of states, or a new one, and the size of its embeddings."""
+        """Return the given encoder of states, or a new one, and the size of its embeddings.
+
+        Without `norm`, a new one has no batch norm. The batch norm of modules named `encoder` is recomputed over all
+        scaled states when training ends, so encoders of anything else need another name or none.
+        """
         encoder = Encoder(self.state_size, self.config.encoder_sizes, norm) if encoder is None else encoder
         return encoder, output_size(encoder)
 
@@ -265,6 +269,7 @@ class Agent(Remembering, Plottable, nn.Module, ABC):
             starts |= np.asarray(episode_start, dtype=bool).reshape(-1)
         with torch_threads(self.threads), eval_mode(self):  # acting must not update batch norm
             actions, state = self.observations.act(self.act, batch, state, starts)
+        actions = np.asarray(actions)  # `act` may return a tensor
         if isinstance(self.action_space, spaces.Box):
             actions = np.clip(actions, self.action_space.low, self.action_space.high).astype(np.float32, copy=False)
         else:

@@ -117,7 +117,8 @@ def save_agent(agent: Agent, folder: str | Path) -> Path:
         for prefix, module in _remembering(agent).items()
         for name, array in module.remembered_arrays().items()
     }
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in {**agent.state_dict(), **memory}.items()}
+    # copies, as safetensors refuses tensors that share memory, such as those of one module with two names
+    tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in {**agent.state_dict(), **memory}.items()}
     content = safetensors.torch.save(tensors)
     checksum = hashlib.sha256(content).hexdigest()
     # the file name holds the checksum, so the old agent stays complete until its description is replaced

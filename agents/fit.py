@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from pidm_nav.agents.agent import Agent
-from pidm_nav.agents.batches import Batch, TrainingData, Trajectories
+from pidm_nav.agents.batches import Batch, Sampling, TrainingData, Trajectories
 from pidm_nav.agents.config import TrainConfig
 from pidm_nav.agents.networks import Adam, recompute_batchnorm
 from pidm_nav.demos.dataset import DemoDataset
@@ -47,6 +47,8 @@ class Fit:
     def batches(self) -> Iterator[Batch]:
         """Yield a batch for each remaining step, from passes over the data in random order."""
         config, data, sampling = self.config, self.trajectories, self.agent.sampling
+        if not isinstance(sampling, Sampling):
+            raise ValueError(f"sampling of {self.agent.name} is {sampling!r}: make it a Sampling, or a property")
         count, size = data.candidates(sampling, config.batch_size)
         order, block = torch.arange(count), -1
         seed_torch = torch.default_generator.manual_seed if data.last.is_cpu else torch.manual_seed  # 50 times as fast
@@ -99,7 +101,13 @@ class Fit:
             table = self.trajectories.states_of(agent)
             for name, module in agent.named_modules():
                 if name.rpartition(".")[2] == "encoder":  # by convention, the encoder of scaled states
-                    recompute_batchnorm(module, lambda: table.batches(BATCHNORM_ROWS))
+                    try:
+                        recompute_batchnorm(module, lambda: table.batches(BATCHNORM_ROWS))
+                    except RuntimeError as error:
+                        raise ValueError(
+                            f"the batch norm of {name} cannot be recomputed over scaled states ({error}): give a "
+                            "module with other inputs another name, or train with recompute_batchnorm=False"
+                        ) from None
         agent.after_training(self.data)
         return agent
 

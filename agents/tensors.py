@@ -15,7 +15,7 @@ from pidm_nav.files import write_bytes
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> None:
     """Write tensors and a note."""
-    plain = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
+    plain = {name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}  # which share no memory
     write_bytes(path, safetensors.torch.save(plain, {"note": note, "sha256": _checksum(plain, note)}))
 
 

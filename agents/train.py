@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -190,12 +190,17 @@ def _run(
     scored = {config.steps * number // EVALUATIONS for number in range(1, EVALUATIONS + 1)} if score else ()
     with journal(folder, agent.name, config.steps, run.steps, progress, on_log) as log:
         for batch in run.batches():
-            terms = agent.loss(batch, run.rng)
+            try:
+                terms = agent.loss(batch, run.rng)
+            except ValueError as error:
+                if "more than 1 value per channel" not in str(error):
+                    raise
+                raise ValueError("batch norm needs at least 2 states in a batch: choose a larger batch_size") from None
             loss = run.step(terms)
             done = run.steps
             if done % config.log_every == 0 or done == config.steps or done in scored:
                 entry = {"loss": loss.item(), "learning_rate": config.rate(done - 1)}
-                if len(terms) > 1:
+                if isinstance(terms, Mapping) and len(terms) > 1:
                     entry |= {f"loss_{name}": term.item() for name, term in terms.items()}
                 if not math.isfinite(entry["loss"]):
                     raise ValueError(f"the loss is {loss.item()} after {done} steps: choose a smaller learning_rate")

@@ -1,6 +1,7 @@
 """Fit: a loop of one's own trains what `train` trains, a run that was stopped goes on, and PPO can take turns."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,19 @@ import pytest
 import torch
 from stable_baselines3.common.env_util import make_vec_env
 
-from pidm_nav.agents import BC, PIDM, Agent, Batch, Fit, TrainConfig, TrainingData, choose_preset, train
+from pidm_nav.agents import (
+    BC,
+    PIDM,
+    Agent,
+    Batch,
+    Fit,
+    Sampling,
+    TrainConfig,
+    TrainingData,
+    choose_preset,
+    load_agent,
+    train,
+)
 from pidm_nav.agents.agent import make_agent
 from pidm_nav.agents.registry import AGENTS, register
 from pidm_nav.agents.sb3 import to_ppo
@@ -213,3 +226,69 @@ def test_defaults_are_the_agents_own(dataset: DemoDataset) -> None:
     agent = make_agent(PIDM, dataset_spaces(dataset))
     assert Fit(agent, dataset).config == PIDM.preset("fast").training
     assert Fit(agent, dataset, TrainConfig(1e-3, steps=3)).config.steps == 3
+
+
+class Unusual(BC):
+    """Tied modules, a part with a `kind` of its own, a loss without a name, and actions as a tensor."""
+
+    name = "unusual"
+
+    def build(self, encoder: torch.nn.Module | None) -> None:
+        super().build(encoder)
+        self.again, self.part = self.encoder, torch.nn.Linear(1, 1)
+        self.part.kind = "gaussian"  # type: ignore[assignment]
+
+    def loss(self, batch: Batch, rng: np.random.Generator) -> Any:
+        return super().loss(batch, rng)["bc"]
+
+    def act(self, states: Any, memory: Any, episode_start: Any) -> Any:
+        actions, memory = super().act(states, memory, episode_start)
+        return torch.tensor(actions), memory
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_an_unusual_agent_is_trained_resumed_and_loaded_as_any_other(dataset: DemoDataset, tmp_path: Path) -> None:
+    register(Unusual)
+
+    def stop(step: int, agent: Agent) -> None:
+        raise KeyboardInterrupt
+
+    settings: Any = {**TINY, "save_every": 5, "checkpoints": (20,)}
+    with pytest.raises(KeyboardInterrupt):
+        train("unusual", dataset, out=tmp_path, on_checkpoint=stop, **settings)
+    resumed = train("unusual", dataset, out=tmp_path, **settings)
+    assert_same(resumed, train("unusual", dataset, **settings))
+    loaded, observations = load_agent(tmp_path), dataset[0].observations
+    np.testing.assert_array_equal(loaded.predict(observations)[0], resumed.predict(observations)[0])
+    np.testing.assert_allclose(loaded.predict(observations[0])[0], resumed.predict(observations)[0][0], atol=1e-5)
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_what_cannot_be_trained_is_a_sentence(dataset: DemoDataset) -> None:
+    class Called(BC):
+        name = "called"
+
+        def sampling(self) -> Sampling:  # type: ignore[override]
+            return Sampling()
+
+    class Wide(BC):
+        name = "wide"
+
+        def build(self, encoder: torch.nn.Module | None) -> None:
+            layers = torch.nn.Linear(2 * self.state_size, 8), torch.nn.BatchNorm1d(8)
+            self.encoder, self.head = torch.nn.Sequential(*layers), self.make_head(8)
+
+        def outputs(self, states: torch.Tensor) -> torch.Tensor:
+            outputs: torch.Tensor = self.head(self.encoder(torch.cat([states, states.square()], dim=1)))
+            return outputs
+
+    with pytest.raises(ValueError, match=r"sampling of called is .*: make it a Sampling, or a property"):
+        train(Called, dataset, **TINY)
+    with pytest.raises(ValueError, match="the batch norm of encoder cannot be recomputed over scaled states"):
+        train(Wide, dataset, **TINY)
+    assert train(Wide, dataset, **TINY, recompute_batchnorm=False).training is False
+    with pytest.raises(ValueError, match="batch norm needs at least 2 states in a batch: choose a larger batch_size"):
+        train("bc", dataset, **{**TINY, "batch_size": 1})
+    train("pidm", dataset, **{**TINY, "batch_size": 1})
+    with pytest.raises(ValueError, match="a dataset needs at least one episode"):
+        dataset[[]]

@@ -200,7 +200,7 @@ def _ranked(agents: Iterable[str]) -> list[str]:
 
 def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> list[Section]:
     """Return all sections."""
-    sections = [section for section in _comparisons(curves, manifests) if section.figures or section.tables or section.folded]
+    sections = [each for each in _comparisons(curves, manifests) if each.figures or each.tables or each.folded]
     several = any(curve.checkpoints > 1 for curve in curves)
     kinds: tuple[Which, ...] = ("best", "last") if several else ("best",)
     scores = [tables.score_table(curves, label, which) for label in manifests for which in kinds]

@@ -265,10 +265,10 @@ def make_curves(done: Mapping[Cell, JobResult], demos_from: str) -> list[Curve]:
 def paired_gains(scores: Mapping[Cell, float], baseline: str = "bc") -> list[dict[str, Any]]:
     """Return the gains of each agent over the baseline, paired by demonstrations and seed.
 
-    Each agent has a row over all tasks, if there are several, and one per task: the number of pairs, the numbers in which the agent is
-    ahead or behind, and the mean gain with its 95% t interval. Pairs of one training seed are one unit, as they share
-    demonstrations and weights: `seeds` is the number of units. `p` is of the t-test over seeds, `p_holm` is corrected
-    for all rows, and `p_equal` is of the test that the gain is within +-`MARGIN`.
+    Each agent has a row over all tasks, if there are several, and one per task: the number of pairs, the numbers in
+    which the agent is ahead or behind, and the mean gain with its 95% t interval. Pairs of one training seed are one
+    unit, as they share demonstrations and weights: `seeds` is the number of units. `p` is of the t-test over seeds,
+    `p_holm` is corrected for all rows, and `p_equal` is of the test that the gain is within +-`MARGIN`.
     """
     rows: list[dict[str, Any]] = []
     for agent in in_order(cell.agent for cell in scores if cell.agent != baseline):
