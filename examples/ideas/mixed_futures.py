@@ -21,8 +21,9 @@ class Mixed(Nearest):
         nearest, distances = self.index.query(states, min(self.k, len(self.followed)))
         weights = np.exp(-0.5 * ((distances - distances[:, :1]) / self.width) ** 2)
         futures = np.stack([self.following(self.followed[column], states) for column in nearest.T])
-        mixed = np.einsum("nk,knd->nd", weights / weights.sum(axis=1, keepdims=True), futures)
-        return mixed.astype(np.float32), memory
+        mixed = np.einsum("nk,knd->nd", weights / weights.sum(axis=1, keepdims=True), futures).astype(np.float32)
+        mixed[:, self.flags] = mixed[:, self.flags].round()  # a goal is reached or not
+        return mixed, memory
 
 
 if __name__ == "__main__":
