@@ -106,7 +106,7 @@ def test_page_needs_nothing_from_elsewhere(done):
     assert "prefers-color-scheme: dark" in page
     assert "width=device-width" in page
     assert "<span>--task</span>" in page  # commands are not broken within options on a phone
-    for name, value in (("Seeds", "0, 1"), ("Animation", "the middle one of 8 episodes")):
+    for name, value in (("Seeds", "0, 1"), ("Animation", r"of \d+ episodes after \d+ demonstrations, the one in which all agents are closest")):
         assert re.search(f"<dt>{name}</dt><dd>{value}", page)
 
 
