@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pidm_nav import DemoDataset, load_demos, save_demos
+from pidm_nav.files import only_writer
 from pidm_nav.tasks import TASKS
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
@@ -129,6 +130,27 @@ def test_deleting_a_run_spares_what_no_training_wrote(tmp_path: Path) -> None:
 
 
 # ---- odd files in the folder
+
+
+def test_a_run_that_another_process_trains_is_neither_deleted_nor_renamed(tmp_path: Path) -> None:
+    from pidm_nav.agents.train import STATE_FILE
+
+    folder = Folder(tmp_path.resolve())
+    run, old_lock = folder.new_run("maze", "bc", 1), ".agent.json.lock"
+    (run / old_lock).touch()  # of a process that was killed
+    with only_writer(run / STATE_FILE, "train elsewhere"):
+        before = sorted(os.listdir(run))
+        with pytest.raises(BlockingIOError, match="another process: stop the training"):
+            folder.delete_run("runs/maze-bc-1-1")
+        with pytest.raises(BlockingIOError, match="another process: stop the training"):
+            folder.rename_run("runs/maze-bc-1-1", "runs/mine")
+        assert sorted(os.listdir(run)) == before
+    folder.rename_run("runs/maze-bc-1-1", "runs/mine")
+    assert os.listdir(tmp_path / "runs") == ["mine"]
+    folder.delete_run("runs/mine")
+    assert os.listdir(tmp_path / "runs") == []
+    with pytest.raises(FileNotFoundError, match="there is no training run 'runs/mine': choose"):
+        folder.delete_run("runs/mine")
 
 
 def odd_files(folder: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from pidm_nav.demos.formats import load_demos
-from pidm_nav.files import read_bytes
+from pidm_nav.files import only_writer, read_bytes
 from pidm_nav.limits import check_number
 from pidm_nav.packaged import packaged_agents, packaged_folder
 from pidm_nav.plots import agent_title
@@ -31,6 +31,10 @@ NAME = re.compile(r"\w[\w .()-]{0,99}")
 RUN_FILES = re.compile(  # what a training run writes
     r"agent\.json|(weights-\w+|training)\.safetensors|losses\.jsonl|run\.yaml|\..*|checkpoints|tensorboard|unfinished"
 )
+
+
+TRAINING_STATE = "training.safetensors"  # locked by the process that trains in a run's folder
+IN_TRAINING = "stop the training where it was started, or wait until it has ended"
 
 
 @dataclass(frozen=True)
@@ -124,23 +128,30 @@ class Folder:
 
     def rename_run(self, name: str, new: str) -> str:
         """Rename a training run's folder; no other folder is replaced."""
-        path, target = self.run(name), self.run(new)
-        if not path.is_dir():
-            raise FileNotFoundError(f"there is no training run '{name}': choose one from the list")
+        path, target = self._existing_run(name), self.run(new)
         if target.exists():
             raise FileExistsError(f"there is a '{new}' already: choose another name")
+        with only_writer(path / TRAINING_STATE, IN_TRAINING):
+            pass  # the lock would move with the folder
         path.rename(target)
         return new
 
     def delete_run(self, name: str) -> None:
         """Delete the files of a training run, and its folder if nothing else is in it."""
-        path = self.run(name)
-        for each in path.iterdir():
-            if RUN_FILES.fullmatch(each.name):
-                shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        path = self._existing_run(name)
+        with only_writer(path / TRAINING_STATE, IN_TRAINING):
+            for each in path.iterdir():
+                if RUN_FILES.fullmatch(each.name) and each.name != f".{TRAINING_STATE}.lock":  # held until the end
+                    shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         if others := [each.name for each in path.iterdir()]:
             raise OSError(f"'{name}' also holds {', '.join(others[:3])}, which training did not write: it stays")
         path.rmdir()
+
+    def _existing_run(self, name: str) -> Path:
+        path = self.run(name)
+        if not path.is_dir():
+            raise FileNotFoundError(f"there is no training run '{name}': choose one from the list")
+        return path
 
 
 def _list_recording(file: Path, status: os.stat_result) -> dict[str, Any]:
