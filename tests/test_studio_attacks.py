@@ -4,6 +4,7 @@ import json
 import os
 import re
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from pidm_nav import DemoDataset, load_demos, save_demos
 from pidm_nav.files import only_writer
+from pidm_nav.packaged import packaged_folder
 from pidm_nav.tasks import TASKS
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
@@ -186,6 +188,23 @@ def test_odd_files_are_skipped_and_told(tmp_path: Path) -> None:
     for name in sorted(skipped):
         with pytest.raises((ValueError, OSError)):
             folder.demos(name) if name.endswith(".npz") else folder.agent(name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have only names in Unicode")
+def test_names_that_are_no_text_are_listed_with_an_error(tmp_path: Path) -> None:
+    work = tmp_path / os.fsdecode(b"work\xff")
+    run = work / "runs" / os.fsdecode(b"a\xff")
+    run.mkdir(parents=True)
+    (run / "agent.json").write_bytes((packaged_folder() / "maze" / "bc" / "agent.json").read_bytes())
+    (work / os.fsdecode(b"m\xff.npz")).write_bytes(packaged())
+    (work / "good.npz").write_bytes(packaged())
+    server = Server(work)
+    overview = server.ask("/api/overview")
+    server.close()
+    told = {each["name"]: each.get("error") for each in overview["recordings"] + overview["agents"]}
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert told[f"m{mark}.npz"] == told[f"runs/a{mark}"] == "its name is not UTF-8: rename it"
+    assert overview["folder"] == f"work{mark}" and told["good.npz"] is None
 
 
 # ---- limits

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from pidm_nav.demos.formats import load_demos
-from pidm_nav.files import only_writer, read_bytes
+from pidm_nav.files import only_writer, printable, read_bytes
 from pidm_nav.limits import check_number
 from pidm_nav.packaged import packaged_agents, packaged_folder
 from pidm_nav.plots import agent_title
@@ -65,11 +65,12 @@ class Folder:
 
     def _list_agent(self, name: str, file: Path) -> dict[str, Any]:
         try:
+            _check_name(name)
             if self.path in file.parents and file.resolve() != file:
                 raise ValueError("it is a link: copy the agent into this folder")
             card = msgspec.json.decode(read_bytes(file, MAX_CARD), type=AgentCard)
         except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
-            return {"name": name, "error": self.explain(error)}
+            return {"name": printable(name), "error": self.explain(error)}
         world = WorldRequest(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
         return {
             "name": name,
@@ -81,7 +82,7 @@ class Folder:
 
     def explain(self, error: Exception) -> str:
         """Return what an error says, with names of files as the page shows them."""
-        return str(error).replace(f"{self.path}{os.sep}", "")
+        return printable(str(error).replace(f"{self.path}{os.sep}", ""))
 
     def demos(self, name: str) -> str:
         """Return what `load_demos` takes for a name in the list of recordings."""
@@ -154,7 +155,16 @@ class Folder:
         return path
 
 
+def _check_name(name: str) -> None:
+    if printable(name) != name:
+        raise ValueError("its name is not UTF-8: rename it")
+
+
 def _list_recording(file: Path, status: os.stat_result) -> dict[str, Any]:
+    try:
+        _check_name(file.name)
+    except ValueError as error:
+        return {"name": printable(file.name), "error": str(error)}
     if not stat.S_ISREG(status.st_mode):
         return {"name": file.name, "error": "it is a link, or not a regular file"}
     if status.st_size > MAX_RECORDING:

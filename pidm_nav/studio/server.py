@@ -24,6 +24,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from pidm_nav.demos.recorder.controls import Controls
+from pidm_nav.files import printable
 from pidm_nav.studio import play, recordings, sockets, watch
 from pidm_nav.studio.access import Guard, ImpatientProtocol
 from pidm_nav.studio.folder import Folder, WorldRequest, picture
@@ -108,7 +109,7 @@ def _overview(studio: Studio) -> Any:
     ]
     listed = {"recordings": studio.folder.recordings(), "agents": studio.folder.agents()}
     listed["trainings"] = studio.trainings.report()
-    return {"version": __version__, "folder": studio.folder.path.name, "tasks": tasks, **listed}
+    return {"version": __version__, "folder": printable(studio.folder.path.name), "tasks": tasks, **listed}
 
 
 def _world(asked: WorldRequest) -> Any:
