@@ -33,7 +33,7 @@ from pidm_nav.demos.formats.flat import from_flat, from_trajectories, is_flat
 from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
 from pidm_nav.demos.formats.robomimic import SUFFIXES, from_robomimic, import_h5py, to_robomimic
 from pidm_nav.demos.formats.schema import Origin, check_size
-from pidm_nav.files import atomic_file, only_writer, writable_folder
+from pidm_nav.files import atomic_file, only_writer, printable, writable_folder
 from pidm_nav.hub import HubName, download, on_hub
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS, MAX_NUMBERS
 from pidm_nav.rollouts.episode import Episode
@@ -76,7 +76,7 @@ def load_demos(
         return from_trajectories(source, task)
     dataset = source if isinstance(source, DemoDataset) else _load(str(source))
     if not isinstance(source, DemoDataset):  # without folders, which are private: agents save the name
-        object.__setattr__(dataset, "name", Path(source).name if Path(source).exists() else str(source))
+        object.__setattr__(dataset, "name", printable(Path(source).name if Path(source).exists() else source))
     return dataset if task is None else replace(dataset, task=task)
 
 
@@ -100,9 +100,9 @@ def _load(text: str) -> DemoDataset:
         if str(arrays.get("format")) == FORMAT:
             return _read_own(arrays)
         if {"states", "actions", "rewards", "lengths"} <= set(arrays):
-            return _read_compact(arrays, path.stem)
+            return _read_compact(arrays, printable(path.stem))
         if is_flat(arrays):
-            return from_flat(arrays, None, path.stem)
+            return from_flat(arrays, None, printable(path.stem))
         if {"state", "action", "reward"} <= set(arrays):
             raise ValueError("it is one episode of the paper's release: give its folder")
         raise ValueError(f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is no known format")
