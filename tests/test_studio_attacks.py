@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,28 @@ def test_orders_that_wait_have_a_limit() -> None:
         for _ in range(MAX_ORDERS + 1):
             watched.receive(Order(do="step"))
     watched.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of open files to lower")
+def test_idle_connections_do_not_cost_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        server = Server(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    place = ("127.0.0.1", int(server.base.rpartition(":")[2]))
+    with server.socket("/play", {"world": {"task": "zigzag"}, "file": "mine.npz"}) as line, ExitStack() as idle:
+        hear(line)
+        for _ in range(400):
+            idle.enter_context(socket.create_connection(place))
+        play(line, 6)
+        until(line, lambda told: told["kept"] == 1)
+    server.close()
+    assert len(load_demos(tmp_path / "mine.npz")) == 1
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_half_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
