@@ -19,7 +19,7 @@ from pidm_nav.packaged import packaged_folder
 from pidm_nav.tasks import TASKS
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
-from studio_server import MAZE, Server, hear, packaged, play, until
+from studio_server import MAZE, Server, hear, packaged, play, until, wait_for
 
 from pidm_nav.studio import recordings
 from pidm_nav.studio.folder import Folder, WorldRequest
@@ -209,6 +209,20 @@ def test_names_that_are_no_text_are_listed_with_an_error(tmp_path: Path) -> None
 
 
 # ---- limits
+
+
+def test_what_cannot_be_trained_leaves_no_folder(server: Server, folder: Path) -> None:
+    runs = folder / "runs"
+    before = sorted(runs.glob("*"))
+    asked = {"agents": ["bc"], "demos": "maze/astar", "steps": 1}
+    for number in (-1, 0, 51, 10**9):
+        said = server.refusal("/api/trainings", {**asked, "num_demos": number})[1]
+        assert f"cannot sample {number} of 50 episodes: choose 1 to 50" in said
+    assert "no agent is chosen: choose one or two" in server.refusal("/api/trainings", {**asked, "agents": []})[1]
+    assert sorted(runs.glob("*")) == before
+    (name,) = server.ask("/api/trainings", asked)["started"]
+    assert name.startswith("runs/maze-bc-50-")
+    wait_for(server, name)
 
 
 def test_two_trainings_are_the_most_however_they_are_asked_for(tmp_path: Path) -> None:
