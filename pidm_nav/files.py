@@ -108,11 +108,6 @@ def only_writer(path: str | Path, remedy: str, wait: bool = False) -> Iterator[b
         lock.release()
 
 
-def printable(path: str | Path) -> str:
-    """Return a path as text that can be encoded, with a mark in place of bytes that are not UTF-8."""
-    return os.fsencode(path).decode(errors="replace")
-
-
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a binary file."""
     with atomic_file(path) as temporary, temporary.open("xb") as file:

@@ -27,13 +27,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.console import printable
 from pidm_nav.demos.dataset import DemoDataset, infer_task
 from pidm_nav.demos.formats.arrays import read_arrays
 from pidm_nav.demos.formats.flat import from_flat, from_trajectories, is_flat
 from pidm_nav.demos.formats.minari import check_id, from_minari, to_minari
 from pidm_nav.demos.formats.robomimic import SUFFIXES, from_robomimic, import_h5py, to_robomimic
 from pidm_nav.demos.formats.schema import Origin, check_size
-from pidm_nav.files import atomic_file, only_writer, printable, writable_folder
+from pidm_nav.files import atomic_file, only_writer, writable_folder
 from pidm_nav.hub import HubName, download, on_hub
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS, MAX_NUMBERS
 from pidm_nav.rollouts.episode import Episode
@@ -76,7 +77,7 @@ def load_demos(
         return from_trajectories(source, task)
     dataset = source if isinstance(source, DemoDataset) else _load(str(source))
     if not isinstance(source, DemoDataset):  # without folders, which are private: agents save the name
-        object.__setattr__(dataset, "name", printable(Path(source).name if Path(source).exists() else source))
+        object.__setattr__(dataset, "name", printable(Path(source).name if Path(source).exists() else str(source)))
     return dataset if task is None else replace(dataset, task=task)
 
 

@@ -23,9 +23,10 @@ from urllib.parse import quote, unquote
 import msgspec
 import numpy as np
 
+from pidm_nav.console import printable
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, refuse_links, size_of
-from pidm_nav.files import printable, write_bytes
+from pidm_nav.files import write_bytes
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import TASKS

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from pidm_nav.console import printable
 from pidm_nav.demos.formats import load_demos
-from pidm_nav.files import only_writer, printable, read_bytes
+from pidm_nav.files import only_writer, read_bytes
 from pidm_nav.limits import check_number
 from pidm_nav.packaged import packaged_agents, packaged_folder
 from pidm_nav.plots import agent_title
@@ -157,7 +158,7 @@ class Folder:
 
 def _check_name(name: str) -> None:
     if printable(name) != name:
-        raise ValueError("its name is not UTF-8: rename it")
+        raise ValueError("its name is not plain text: rename it")
 
 
 def _list_recording(file: Path, status: os.stat_result) -> dict[str, Any]:

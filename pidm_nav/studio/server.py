@@ -23,8 +23,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
+from pidm_nav.console import printable
 from pidm_nav.demos.recorder.controls import Controls
-from pidm_nav.files import printable
 from pidm_nav.studio import play, recordings, sockets, watch
 from pidm_nav.studio.access import BACKLOG, Guard, ImpatientProtocol
 from pidm_nav.studio.folder import Folder, WorldRequest, picture
