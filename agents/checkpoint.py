@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,19 +21,22 @@ from gymnasium import spaces
 from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from pidm_nav.agents.agent import Agent, find_device, make_agent, same_space
 from pidm_nav.agents.encoders import Frozen
 from pidm_nav.agents.networks import Remembering
 from pidm_nav.agents.registry import KINDS, find_part, plugin_of
 from pidm_nav.demos.dataset import Source
-from pidm_nav.files import only_writer, write_bytes, write_json
+from pidm_nav.files import only_writer, read_bytes, write_bytes, write_json
 from pidm_nav.packaged import find_agent
 from pidm_nav.version import __version__
 
 DESCRIPTION = "agent.json"
 FORMAT = 2
 MEMORY = "memory."  # prefix of remembered arrays, before the name of their module
+MAX_CARD, MAX_FILE = 2**26, 2**31  # bytes of agent.json, and of weights and remembered arrays
+MAX_WEIGHTS = 2**26  # beside those that are saved, such as those of a pretrained encoder
 MAX_VALUES = 10_000_000  # of an observation or an action
 Bound = float | Literal["inf", "-inf"]
 Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUES)], ...], Meta(max_length=8)]
@@ -163,7 +169,7 @@ def read_description(folder: str | Path) -> tuple[AgentFile, dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"'{folder}' holds no trained agent: there is no {DESCRIPTION} in it")
     try:
-        content = msgspec.json.decode(path.read_bytes())
+        content = msgspec.json.decode(read_bytes(path, MAX_CARD))
         file = msgspec.convert(content, AgentFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"'{path}' is damaged or incomplete ({error}): train again") from None
@@ -182,7 +188,7 @@ def read_tensors(folder: str | Path, file: AgentFile | None = None) -> dict[str,
     path = Path(folder) / file.weights
     if not path.is_file():
         raise FileNotFoundError(f"the weights '{path}' are missing: use a complete copy, or train again")
-    content = path.read_bytes()
+    content = read_bytes(path, MAX_FILE)
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise ValueError(f"'{path}' is truncated or changed: use another copy, or train again")
     try:
@@ -221,8 +227,10 @@ def load_agent(
     try:
         options = msgspec.convert(config, kind.config_class)
         own_spaces = file.observation_space.space(), file.action_space.space()
-        agent = make_agent(kind, own_spaces, options, encoder, file.seed)
-    except ValueError as error:
+        pretrained = str(config.get("frames")).startswith("vit:")  # of any size, and not saved
+        with _limited_weights(math.inf if pretrained else MAX_WEIGHTS + sum(map(torch.numel, tensors.values()))):
+            agent = make_agent(kind, own_spaces, options, encoder, file.seed)
+    except (ValueError, MemoryError) as error:
         remedy = f"load the plugin {file.plugin} first with load_plugin" if file.plugin else "train again"
         path = folder / DESCRIPTION
         raise ValueError(f"the settings or spaces in '{path}' are invalid ({error}): {remedy}") from None
@@ -234,10 +242,35 @@ def load_agent(
     return agent.eval().to(place)
 
 
+@contextmanager
+def _limited_weights(most: float) -> Iterator[None]:
+    """Raise ValueError if this thread makes more weights in the block, before they are drawn."""
+    thread, made = threading.get_ident(), 0
+
+    def count(module: nn.Module, name: str, weight: Tensor | None) -> None:
+        nonlocal made
+        if weight is not None and threading.get_ident() == thread:
+            made += weight.numel()
+            if made > most:
+                raise ValueError("they ask for more weights than the agent has")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    except RuntimeError as error:  # torch has no room for one of them
+        if "allocate" not in str(error):
+            raise
+        raise MemoryError("they ask for more weights than fit into memory") from None
+    finally:
+        hook.remove()
+
+
 def _restore(agent: Agent, tensors: dict[str, Tensor], folder: Path) -> None:
     """Set the weights and remembered arrays of an agent."""
-    memory = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith(MEMORY)}
+    if broken := [name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.isnan().any()]:
+        raise ValueError(f"the agent in {folder} holds NaN in {min(broken)}: use another copy, or train again")
     try:
+        memory = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith(MEMORY)}
         agent.load_state_dict(tensors)
         if isinstance(agent.vision, Frozen):
             agent.vision.check()

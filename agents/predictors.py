@@ -115,6 +115,8 @@ class Lookup(Predictor):
 
     def rebuild(self) -> None:
         """Find where episodes begin and end."""
+        if self.observations.dtype not in (np.float32, np.uint8):
+            raise ValueError(f"the observations to look up are of type {self.observations.dtype}, not float32")
         if self.lengths.min(initial=1) < 1 or self.lengths.sum() != len(self.observations):
             raise ValueError(f"{len(self.lengths)} episodes do not make up {len(self.observations)} observations")
         ends = np.cumsum(self.lengths) - 1

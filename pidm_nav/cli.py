@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import inspect
 import io
+import os
 import re
 import signal
 import sys
@@ -255,6 +257,8 @@ def _sentence(error: BaseException) -> str:
     """Return an error's message on one line; the system's file errors with the file's name."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return _shortened(printable(f"'{error.filename}': {error.strerror.lower()}"))
+    if error.args == (errno.ENOENT, os.strerror(errno.ENOENT)):  # without the name of a file
+        return "the current folder was deleted: change to another one"
     return _shortened(printable(" ".join(str(error).split()))) or type(error).__name__
 
 

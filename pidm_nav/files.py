@@ -125,12 +125,12 @@ def write_json(path: str | Path, content: Any, indent: int | None = None) -> Non
 
 
 def read_bytes(path: str | Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes; devices and pipes raise ValueError."""
+    """Read a regular file of at most `most` bytes; folders, devices and pipes raise ValueError."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"'{path}' is not a regular file: remove it")
+        raise ValueError(f"'{path}' is not a regular file: replace it by one")
     if status.st_size > most:
-        raise ValueError(f"'{path}' has {status.st_size:,} bytes, and at most {most:,} are read")
+        raise ValueError(f"'{path}' has {status.st_size:,} bytes, and at most {most:,} are read: give a smaller file")
     return Path(path).read_bytes()
 
 

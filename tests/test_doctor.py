@@ -52,6 +52,16 @@ def test_command_prints_every_check_and_exits_0(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps the current folder")
+def test_a_deleted_current_folder_is_a_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+    assert capsys.readouterr().err == "error: the current folder was deleted: change to another one\n"
+
+
 def lose(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let a package look as if it were not installed."""
 

@@ -74,6 +74,17 @@ def refused(source, *words: str) -> str:
 # ---- our own file
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have only names in Unicode")
+@pytest.mark.parametrize("name", [b"d\xff.npz", b"d\xff.hdf5"])
+def test_a_name_that_is_no_text_is_kept_with_a_mark(tmp_path, name):
+    path = tmp_path / os.fsdecode(name)
+    save_demos(wander(), path)
+    assert load_demos(path).name == name.decode(errors="backslashreplace").replace("xff", "udcff")
+    flat = {"observations": np.zeros((4, 2)), "actions": np.zeros((4, 2)), "rewards": np.zeros(4)}
+    np.savez(tmp_path / os.fsdecode(b"\xff.npz"), **flat, terminals=np.arange(4) == 3)
+    assert load_demos(tmp_path / os.fsdecode(b"\xff.npz")).source["made_by"].encode()
+
+
 @pytest.mark.parametrize("name", ["demos.npz", "demos.hdf5", "demos.h5"])
 @pytest.mark.parametrize("task", PAPER_TASKS)
 def test_round_trip(task, name, tmp_path):
@@ -649,6 +660,38 @@ def test_hostile_arrays_for_robomimic_are_refused(tmp_path, name, arguments, wor
 )
 def test_hostile_attributes_for_robomimic_are_refused(tmp_path, group, name, value, words):
     refused(hdf5(tmp_path / "demos.hdf5", lambda file: file[group].attrs.update({name: value})), "demos.hdf5", words)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes on Windows")
+@pytest.mark.parametrize("name", ["data", "data/demo_0", "data/demo_1/obs", "data/demo_1/infos", "data/demo_2/actions"])
+def test_other_files_that_hdf5_refers_to_are_not_opened(tmp_path, name):
+    import h5py
+
+    os.mkfifo(tmp_path / "pipe")  # opening it would never end
+
+    def link(file):
+        del file[name]
+        file[name] = h5py.ExternalLink(tmp_path / "pipe", "/data")
+
+    refused(hdf5(tmp_path / "linked.hdf5", link), "linked.hdf5", "refers to other files: store it as one file")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes on Windows")
+@pytest.mark.parametrize("name", ["data/demo_0/obs/flat", "data/demo_1/actions"])
+def test_other_files_with_rows_of_an_array_are_not_opened(tmp_path, name):
+    import h5py
+
+    os.mkfifo(tmp_path / "pipe")
+
+    def spread(file):
+        shape, every = file[name].shape, slice(0, h5py.h5s.UNLIMITED)
+        del file[name]
+        layout = h5py.VirtualLayout(shape, "f4", maxshape=(None, *shape[1:]))
+        source = h5py.VirtualSource(tmp_path / "pipe", "rows", shape, "f4", maxshape=(None, *shape[1:]))
+        layout[every, :] = source[every, :]
+        file.create_virtual_dataset(name, layout)
+
+    refused(hdf5(tmp_path / "spread.hdf5", spread), "spread.hdf5", "refers to other files: store it as one file")
 
 
 def test_other_hdf5_files_are_refused(tmp_path):

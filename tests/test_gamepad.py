@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,13 @@ def test_a_bad_mapping_is_refused_in_one_sentence(tmp_path, text, words):
     with pytest.raises(ValueError, match=words) as error:
         read_controls(path)
     assert "pad.json" in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes on Windows")
+def test_a_mapping_that_is_no_file_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # opening it would never end
+    with pytest.raises(ValueError, match="pipe' is not a regular file"):
+        read_controls(tmp_path / "pipe")
 
 
 def test_a_missing_mapping_says_how_to_make_one(tmp_path):

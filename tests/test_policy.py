@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +204,10 @@ DAMAGES = {
     "the settings or spaces in": lambda folder: edit(folder, config={"reach": "far"}),
     r"Expected `int`, got `str` - at `\$.seed`": lambda folder: edit(folder, seed="zero"),
     r"got `array` - at `\$.env_kwargs`": lambda folder: edit(folder, env_kwargs=[1]),
+    "more weights than the agent has": lambda folder: edit(folder, action_space=box(shape=[10**7])),
+    "ask for more weights than": lambda folder: edit(folder, config={"encoder_sizes": [8192] * 16}),
+    "and at most 67,108,864 are read": lambda folder: os.truncate(folder / "agent.json", 2**34),
+    "and at most 2,147,483,648 are read": lambda folder: os.truncate(next(folder.glob("weights-*")), 2**34),
     "spaces in": lambda folder: edit(folder, action_space=box(low=1, high=0)),
 }
 
@@ -225,6 +231,18 @@ MEMORIES: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
     "do not make up": (
         "pidm-time",
         {"predictor.observations": torch.ones(3, 14), "predictor.lengths": torch.tensor([2, 2])},
+    ),
+    "agent in .* is inconsistent: train again": (
+        "retrieval-bc",
+        {"states": EMPTY.bfloat16(), "demo_actions": EMPTY, "flags": FLAGS},
+    ),
+    "inconsistent .* of type bool, not float32": (
+        "pidm-time",
+        {"predictor.observations": torch.ones(3, 14, dtype=torch.bool), "predictor.lengths": torch.tensor([3])},
+    ),
+    "holds NaN in memory.states: use another copy, or train": (
+        "retrieval-bc",
+        {"states": torch.full((3, 14), math.nan), "demo_actions": torch.ones(3, 2), "flags": FLAGS},
     ),
     "is inconsistent": (
         "pidm-learned",

@@ -4,18 +4,22 @@ import json
 import os
 import re
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pidm_nav import DemoDataset, load_demos, save_demos
+from pidm_nav.files import only_writer
+from pidm_nav.packaged import packaged_folder
 from pidm_nav.tasks import TASKS
 
 pytest.importorskip("starlette", reason="the studio needs the extra `studio`")
-from studio_server import MAZE, Server, hear, packaged, play, until
+from studio_server import MAZE, Server, hear, packaged, play, until, wait_for
 
 from pidm_nav.studio import recordings
 from pidm_nav.studio.folder import Folder, WorldRequest
@@ -131,6 +135,27 @@ def test_deleting_a_run_spares_what_no_training_wrote(tmp_path: Path) -> None:
 # ---- odd files in the folder
 
 
+def test_a_run_that_another_process_trains_is_neither_deleted_nor_renamed(tmp_path: Path) -> None:
+    from pidm_nav.agents.train import STATE_FILE
+
+    folder = Folder(tmp_path.resolve())
+    run, old_lock = folder.new_run("maze", "bc", 1), ".agent.json.lock"
+    (run / old_lock).touch()  # of a process that was killed
+    with only_writer(run / STATE_FILE, "train elsewhere"):
+        before = sorted(os.listdir(run))
+        with pytest.raises(BlockingIOError, match="another process: stop the training"):
+            folder.delete_run("runs/maze-bc-1-1")
+        with pytest.raises(BlockingIOError, match="another process: stop the training"):
+            folder.rename_run("runs/maze-bc-1-1", "runs/mine")
+        assert sorted(os.listdir(run)) == before
+    folder.rename_run("runs/maze-bc-1-1", "runs/mine")
+    assert os.listdir(tmp_path / "runs") == ["mine"]
+    folder.delete_run("runs/mine")
+    assert os.listdir(tmp_path / "runs") == []
+    with pytest.raises(FileNotFoundError, match="there is no training run 'runs/mine': choose"):
+        folder.delete_run("runs/mine")
+
+
 def odd_files(folder: Path) -> None:
     (folder / "dangling.npz").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe.npz")
@@ -166,7 +191,37 @@ def test_odd_files_are_skipped_and_told(tmp_path: Path) -> None:
             folder.demos(name) if name.endswith(".npz") else folder.agent(name)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have only names in Unicode")
+def test_names_that_are_no_text_are_listed_with_an_error(tmp_path: Path) -> None:
+    work = tmp_path / os.fsdecode(b"work\xff")
+    run = work / "runs" / os.fsdecode(b"a\xff")
+    run.mkdir(parents=True)
+    (run / "agent.json").write_bytes((packaged_folder() / "maze" / "bc" / "agent.json").read_bytes())
+    (work / os.fsdecode(b"m\xff.npz")).write_bytes(packaged())
+    (work / "good.npz").write_bytes(packaged())
+    server = Server(work)
+    overview = server.ask("/api/overview")
+    server.close()
+    told = {each["name"]: each.get("error") for each in overview["recordings"] + overview["agents"]}
+    assert told["m\\udcff.npz"] == told["runs/a\\udcff"] == "its name is not plain text: rename it"
+    assert overview["folder"] == "work\\udcff" and told["good.npz"] is None
+
+
 # ---- limits
+
+
+def test_what_cannot_be_trained_leaves_no_folder(server: Server, folder: Path) -> None:
+    runs = folder / "runs"
+    before = sorted(runs.glob("*"))
+    asked = {"agents": ["bc"], "demos": "maze/astar", "steps": 1}
+    for number in (-1, 0, 51, 10**9):
+        said = server.refusal("/api/trainings", {**asked, "num_demos": number})[1]
+        assert f"cannot sample {number} of 50 episodes: choose 1 to 50" in said
+    assert "no agent is chosen: choose one or two" in server.refusal("/api/trainings", {**asked, "agents": []})[1]
+    assert sorted(runs.glob("*")) == before
+    (name,) = server.ask("/api/trainings", asked)["started"]
+    assert name.startswith("runs/maze-bc-50-")
+    wait_for(server, name)
 
 
 def test_two_trainings_are_the_most_however_they_are_asked_for(tmp_path: Path) -> None:
@@ -218,6 +273,28 @@ def test_orders_that_wait_have_a_limit() -> None:
         for _ in range(MAX_ORDERS + 1):
             watched.receive(Order(do="step"))
     watched.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of open files to lower")
+def test_idle_connections_do_not_cost_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        server = Server(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    place = ("127.0.0.1", int(server.base.rpartition(":")[2]))
+    with server.socket("/play", {"world": {"task": "zigzag"}, "file": "mine.npz"}) as line, ExitStack() as idle:
+        hear(line)
+        for _ in range(400):
+            idle.enter_context(socket.create_connection(place))
+        play(line, 6)
+        until(line, lambda told: told["kept"] == 1)
+    server.close()
+    assert len(load_demos(tmp_path / "mine.npz")) == 1
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_half_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,19 @@ def test_stop_keeps_the_focus_while_the_curve_grows(page: Any, server: Server) -
     page.wait_for_selector(f"{card}[data-status=stopped]")
 
 
+def test_a_refused_training_is_told_until_there_is_room(page: Any, server: Server) -> None:
+    asked = {"agents": ["bc", "bc"], "demos": "maze/astar", "steps": 1_000_000}
+    names = server.ask("/api/trainings", asked)["started"]
+    page.click("#tab-train")
+    page.wait_for_selector(f".run:has-text('{names[1]}')")
+    page.click("#train-form .primary")
+    page.wait_for_selector("#alert:has-text('2 of 2 training runs are active')")
+    for name in names:
+        page.click(f".run:has-text('{name}') button:has-text('Stop')")
+        page.wait_for_selector(f".run:has-text('{name}')[data-status=stopped]")
+    page.wait_for_selector("#alert", state="hidden")
+
+
 # ---- one thing leads to the next
 
 
@@ -433,7 +446,7 @@ def test_a_recording_is_looked_into_and_edited(page: Any, folder: Path) -> None:
     page.wait_for_selector("#episodes tbody tr:nth-child(3)")
     cells = page.locator("#episodes tbody tr:nth-child(2) td").all_inner_texts()
     assert cells == ["1", "all goals", str(len(whole[1]))]
-    page.click("#episodes tbody tr:nth-child(2) button")
+    page.click("#episodes tbody tr:nth-child(2) td:nth-child(3)")
     page.wait_for_function("Number(document.getElementById('replay-step').value) > 5")
     page.click("#replay-toggle")
     page.locator("#trim-end").evaluate("(slider) => { slider.value = 30; slider.oninput(); }")

@@ -565,6 +565,16 @@ def test_deeply_nested_files_are_refused(name: str, depth: int, whole: Path, tmp
         write_report([tmp_path / "results"], tmp_path / "out")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes on Windows")
+@pytest.mark.parametrize("plant", [lambda path: os.mkfifo(path), lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_what_is_no_file_is_not_read(plant: Any, whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "results")
+    path = tmp_path / "results" / "jobs" / "zigzag_bc_9_0.json"
+    plant(path)
+    with pytest.raises(ValueError, match=f"'{path}' is not a regular file"):
+        write_report([tmp_path / "results"], tmp_path / "out")
+
+
 def test_results_swapped_with_one_another_are_refused(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "results")
     one, two = ((tmp_path / "results" / "jobs" / f"zigzag_bc_{size}_0.json") for size in (1, 2))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pidm_nav.console import counted
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, size_of
+from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, refuse_links, size_of
 from pidm_nav.files import read_bytes, temporary_folder
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
 from pidm_nav.rollouts.episode import Episode
@@ -209,6 +209,7 @@ def _read_episodes(path: Path, metadata: MinariMetadata) -> Iterator[Episode]:
     texts = {"observations": metadata.observation_space, "actions": metadata.action_space}
     spaces = dict(leaf for name, text in texts.items() for leaf in _leaves(name, parse_json(text, Space)))
     with h5py.File(path) as file:
+        refuse_links(file)
         indices = range(metadata.total_episodes)
         check_size(size_of(array) for index in indices for array in _find_arrays(file, index, spaces).values())
         for index in indices:

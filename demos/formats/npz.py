@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.console import printable
 from pidm_nav.demos.dataset import DemoDataset, infer_task
 from pidm_nav.demos.formats.arrays import read_arrays
 from pidm_nav.demos.formats.flat import from_flat, from_trajectories, is_flat
@@ -76,7 +77,7 @@ def load_demos(
         return from_trajectories(source, task)
     dataset = source if isinstance(source, DemoDataset) else _load(str(source))
     if not isinstance(source, DemoDataset):  # without folders, which are private: agents save the name
-        object.__setattr__(dataset, "name", Path(source).name if Path(source).exists() else str(source))
+        object.__setattr__(dataset, "name", printable(Path(source).name if Path(source).exists() else str(source)))
     return dataset if task is None else replace(dataset, task=task)
 
 
@@ -100,9 +101,9 @@ def _load(text: str) -> DemoDataset:
         if str(arrays.get("format")) == FORMAT:
             return _read_own(arrays)
         if {"states", "actions", "rewards", "lengths"} <= set(arrays):
-            return _read_compact(arrays, path.stem)
+            return _read_compact(arrays, printable(path.stem))
         if is_flat(arrays):
-            return from_flat(arrays, None, path.stem)
+            return from_flat(arrays, None, printable(path.stem))
         if {"state", "action", "reward"} <= set(arrays):
             raise ValueError("it is one episode of the paper's release: give its folder")
         raise ValueError(f"it holds {', '.join(sorted(arrays)[:5]) or 'nothing'}, which is no known format")

@@ -14,6 +14,7 @@ import msgspec
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats.arrays import read_arrays
 from pidm_nav.demos.formats.npz import RECORDED_DYNAMICS, recorded_episode
+from pidm_nav.files import read_bytes
 from pidm_nav.rollouts.episode import Episode
 from pidm_nav.tasks import PAPER_TASKS
 from pidm_nav.world2d.layout import Layout
@@ -78,9 +79,9 @@ def _read_config(path: Path) -> tuple[Layout, dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no '{path}': add the environment's description of each trajectory")
     try:
-        text = path.read_bytes()
-        if len(text) > 2**20 or b"<<" in text:  # merge keys can expand without limit
-            raise ValueError("it is too long")
+        text = read_bytes(path, 2**20)
+        if b"<<" in text:
+            raise ValueError("it has merge keys, which can expand without limit")
         # deeply nested lists crash the parser
         if sum(text.count(mark) for mark in (b"[", b"{", b"- -")) > MAX_LISTS:
             raise ValueError("it has too many lists")

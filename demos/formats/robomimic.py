@@ -23,8 +23,9 @@ from urllib.parse import quote, unquote
 import msgspec
 import numpy as np
 
+from pidm_nav.console import printable
 from pidm_nav.demos.dataset import DemoDataset
-from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, size_of
+from pidm_nav.demos.formats.schema import Origin, check_size, find_array, has_numbers, parse_json, refuse_links, size_of
 from pidm_nav.files import write_bytes
 from pidm_nav.limits import MAX_EPISODES, MAX_INFOS
 from pidm_nav.rollouts.episode import Episode
@@ -73,7 +74,7 @@ def from_robomimic(path: Path) -> DemoDataset:
     try:
         with h5py.File(path) as file:
             demos, keys = _find_demos(file)
-            origin = _origin(file["data"], path.stem)
+            origin = _origin(file["data"], printable(path.stem))
             return DemoDataset(origin.task, tuple(_read_episode(file, demo, keys) for demo in demos), origin.source)
     except ValueError as error:
         raise ValueError(f"'{path}' cannot be used: {error}") from None
@@ -113,6 +114,7 @@ def _write_episode(group: Any, episode: Episode) -> None:
 
 def _find_demos(file: Any) -> tuple[list[str], list[str]]:
     """Return the names of the episodes and of their observations; a file that is too large raises ValueError."""
+    refuse_links(file)
     data = file["data"]
     if not 1 <= len(data) <= MAX_EPISODES:
         raise ValueError(f"it has {len(data)} episodes, and 1 to {MAX_EPISODES:,} can be read")

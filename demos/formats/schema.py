@@ -47,8 +47,19 @@ def parse_json(text: str | bytes, kind: type[Document]) -> Document:
     return msgspec.convert(json.loads(text), kind)
 
 
+def refuse_links(file: Any) -> None:
+    """Raise ValueError if an HDF5 file links to other files, none of which is opened."""
+    import h5py
+
+    own = (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT)
+    if file.id.links.visit(lambda name, link: None if link.type in own else name, info=True) is not None:
+        raise ValueError("it refers to other files: store it as one file")
+
+
 def has_numbers(array: Any) -> bool:
     """Return whether a member of an HDF5 file is an array of numbers with at least one dimension."""
+    if getattr(array, "is_virtual", False) or getattr(array, "external", None):  # the shape may open other files
+        raise ValueError("it refers to other files: store it as one file")
     return bool(getattr(array, "shape", ())) and array.dtype.kind in "fiub"
 
 
@@ -57,8 +68,6 @@ def find_array(file: Any, name: str) -> Any:
     array = file[name]
     if not has_numbers(array):
         raise ValueError(f"its {name} are not arrays of numbers: convert them")
-    if array.external or array.is_virtual or array.file != file:
-        raise ValueError("it refers to other files: store it as one file")
     return array
 
 

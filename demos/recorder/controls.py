@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from pidm_nav.files import write_json
+from pidm_nav.files import read_bytes, write_json
 
 Command = Literal["pause", "redo", "finish", "quit"]
 Action = Literal["left", "right", "up", "down", "slow", "turn_left", "turn_right", "look_up", "look_down", Command]
@@ -26,6 +26,7 @@ COMMANDS: tuple[Command, ...] = get_args(Command)
 AXES: dict[str, int] = {name: number for number, name in enumerate(get_args(Axis))}  # as SDL counts them
 BUTTONS: dict[str, int] = {name: number for number, name in enumerate(get_args(Button))}
 
+MAX_BYTES = 2**20  # of a file
 # The keys and the buttons of every action.
 DEFAULTS: dict[Action, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "left": (("left", "a"), ("dpleft",)),
@@ -122,7 +123,7 @@ def write_controls(path: str | Path) -> None:
 def read_controls(path: str | Path) -> Controls:
     """Read controls from a file; a ValueError says what is wrong with it."""
     try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=Controls)
+        return msgspec.json.decode(read_bytes(path, MAX_BYTES), type=Controls)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"there is no mapping '{path}': `pidm-nav record --write-mapping {path}` makes one to edit"

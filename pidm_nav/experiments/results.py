@@ -22,7 +22,7 @@ import numpy as np
 
 from pidm_nav.demos.dataset import Summary
 from pidm_nav.experiments.curves import Curve
-from pidm_nav.files import only_writer, remove_leftovers, writable_folder, write_json
+from pidm_nav.files import only_writer, read_bytes, remove_leftovers, writable_folder, write_json
 from pidm_nav.statistics import equivalence_p, estimate_mean, holm
 from pidm_nav.tasks import TASKS, Metric
 
@@ -31,6 +31,7 @@ JOINED = ("agents", "training", "demos")  # parts of the manifest to which tasks
 JOBS = "jobs"
 ORDER = (*TASKS, "bc", "retrieval-bc", "pidm")  # of tasks and agents in tables and figures
 MARGIN = 0.05  # of tests of equivalence
+MAX_BYTES = 2**26  # of a manifest or a result
 PLAIN_NAME = r"^[^\W_][\w.+-]{0,99}\Z"  # of labels and agents, which are used in file names
 
 PlainName = Annotated[str, msgspec.Meta(pattern=PLAIN_NAME)]
@@ -166,7 +167,7 @@ class Manifest(msgspec.Struct):
 def _read(path: Path, kind: type[Document], otherwise: str) -> Document:
     """Read a JSON file of that kind; `otherwise` is the error for any other file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_bytes(path, MAX_BYTES), type=kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"'{path}' {otherwise} ({error})") from None
     except (msgspec.DecodeError, RecursionError):

@@ -15,6 +15,8 @@ from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0  # for the head of a request
+MAX_CONNECTIONS = 160  # at once: with BACKLOG, fewer than the open files that macOS grants a process
+BACKLOG = 32  # connections that are accepted before any of them is counted
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'",
@@ -104,14 +106,17 @@ def _with_headers(send: Send) -> Send:
 
 
 class ImpatientProtocol(H11Protocol):
-    """Uvicorn's HTTP protocol, which would otherwise wait for the rest of a request's head forever."""
+    """Uvicorn's HTTP protocol, which would otherwise wait for any number of requests' heads forever."""
 
     _last: Any = ""  # the request at the last look
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a request."""
+        """Begin to wait for a request, or close a connection that is too many."""
         super().connection_made(transport)
-        self._look()
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._look()
 
     def _look(self) -> None:
         """Close a connection that has completed no request since the last look."""

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from pidm_nav.console import printable
 from pidm_nav.demos.formats import load_demos
-from pidm_nav.files import read_bytes
+from pidm_nav.files import only_writer, read_bytes
 from pidm_nav.limits import check_number
 from pidm_nav.packaged import packaged_agents, packaged_folder
 from pidm_nav.plots import agent_title
@@ -31,6 +32,10 @@ NAME = re.compile(r"\w[\w .()-]{0,99}")
 RUN_FILES = re.compile(  # what a training run writes
     r"agent\.json|(weights-\w+|training)\.safetensors|losses\.jsonl|run\.yaml|\..*|checkpoints|tensorboard|unfinished"
 )
+
+
+TRAINING_STATE = "training.safetensors"  # locked by the process that trains in a run's folder
+IN_TRAINING = "stop the training where it was started, or wait until it has ended"
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,12 @@ class Folder:
 
     def _list_agent(self, name: str, file: Path) -> dict[str, Any]:
         try:
+            _check_name(name)
             if self.path in file.parents and file.resolve() != file:
                 raise ValueError("it is a link: copy the agent into this folder")
             card = msgspec.json.decode(read_bytes(file, MAX_CARD), type=AgentCard)
         except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
-            return {"name": name, "error": self.explain(error)}
+            return {"name": printable(name), "error": self.explain(error)}
         world = WorldRequest(card.task, card.env_kwargs.layout, card.env_kwargs.room_size)
         return {
             "name": name,
@@ -77,7 +83,7 @@ class Folder:
 
     def explain(self, error: Exception) -> str:
         """Return what an error says, with names of files as the page shows them."""
-        return str(error).replace(f"{self.path}{os.sep}", "")
+        return printable(str(error).replace(f"{self.path}{os.sep}", ""))
 
     def demos(self, name: str) -> str:
         """Return what `load_demos` takes for a name in the list of recordings."""
@@ -124,26 +130,42 @@ class Folder:
 
     def rename_run(self, name: str, new: str) -> str:
         """Rename a training run's folder; no other folder is replaced."""
-        path, target = self.run(name), self.run(new)
-        if not path.is_dir():
-            raise FileNotFoundError(f"there is no training run '{name}': choose one from the list")
+        path, target = self._existing_run(name), self.run(new)
         if target.exists():
             raise FileExistsError(f"there is a '{new}' already: choose another name")
+        with only_writer(path / TRAINING_STATE, IN_TRAINING):
+            pass  # the lock would move with the folder
         path.rename(target)
         return new
 
     def delete_run(self, name: str) -> None:
         """Delete the files of a training run, and its folder if nothing else is in it."""
-        path = self.run(name)
-        for each in path.iterdir():
-            if RUN_FILES.fullmatch(each.name):
-                shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        path = self._existing_run(name)
+        with only_writer(path / TRAINING_STATE, IN_TRAINING):
+            for each in path.iterdir():
+                if RUN_FILES.fullmatch(each.name) and each.name != f".{TRAINING_STATE}.lock":  # held until the end
+                    shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         if others := [each.name for each in path.iterdir()]:
             raise OSError(f"'{name}' also holds {', '.join(others[:3])}, which training did not write: it stays")
         path.rmdir()
 
+    def _existing_run(self, name: str) -> Path:
+        path = self.run(name)
+        if not path.is_dir():
+            raise FileNotFoundError(f"there is no training run '{name}': choose one from the list")
+        return path
+
+
+def _check_name(name: str) -> None:
+    if printable(name) != name:
+        raise ValueError("its name is not plain text: rename it")
+
 
 def _list_recording(file: Path, status: os.stat_result) -> dict[str, Any]:
+    try:
+        _check_name(file.name)
+    except ValueError as error:
+        return {"name": printable(file.name), "error": str(error)}
     if not stat.S_ISREG(status.st_mode):
         return {"name": file.name, "error": "it is a link, or not a regular file"}
     if status.st_size > MAX_RECORDING:

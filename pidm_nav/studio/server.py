@@ -23,9 +23,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
+from pidm_nav.console import printable
 from pidm_nav.demos.recorder.controls import Controls
 from pidm_nav.studio import play, recordings, sockets, watch
-from pidm_nav.studio.access import Guard, ImpatientProtocol
+from pidm_nav.studio.access import BACKLOG, Guard, ImpatientProtocol
 from pidm_nav.studio.folder import Folder, WorldRequest, picture
 from pidm_nav.studio.training import Trainings, TrainRequest, trainable_agents
 from pidm_nav.tasks import TASKS
@@ -108,7 +109,7 @@ def _overview(studio: Studio) -> Any:
     ]
     listed = {"recordings": studio.folder.recordings(), "agents": studio.folder.agents()}
     listed["trainings"] = studio.trainings.report()
-    return {"version": __version__, "folder": studio.folder.path.name, "tasks": tasks, **listed}
+    return {"version": __version__, "folder": printable(studio.folder.path.name), "tasks": tasks, **listed}
 
 
 def _world(asked: WorldRequest) -> Any:
@@ -243,5 +244,5 @@ def serve(folder: Path, host: str, port: int, token: str, ready: Callable[[int],
                 ready(self.servers[0].sockets[0].getsockname()[1])
 
     settings: dict[str, Any] = {"log_level": "error", "ws": "websockets-sansio", "ws_max_size": MAX_MESSAGE}
-    settings["http"] = ImpatientProtocol
+    settings |= {"http": ImpatientProtocol, "backlog": BACKLOG}
     Server(uvicorn.Config(make_app(folder, token, host), host, port, **settings)).run()

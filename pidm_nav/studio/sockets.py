@@ -43,10 +43,17 @@ async def conversation(socket: WebSocket, folder: Folder) -> AsyncIterator[Sende
 async def first_message(socket: WebSocket, kind: type[Message]) -> Message:
     """Return what a page asks for, if it does so in time."""
     try:
-        text = await asyncio.wait_for(socket.receive_text(), FIRST_WORD)
+        text = await asyncio.wait_for(_receive_text(socket), FIRST_WORD)
     except asyncio.TimeoutError:
         raise ValueError("the page sent no request in time: reload it") from None
     return msgspec.json.decode(text, type=kind)
+
+
+async def _receive_text(socket: WebSocket) -> str:
+    try:
+        return await socket.receive_text()
+    except KeyError:
+        raise ValueError("the page sent bytes, and only JSON text is read: reload it") from None
 
 
 async def run(show: PlayerConnection | Watch, socket: WebSocket, send: Sender) -> None:
@@ -95,7 +102,7 @@ async def listen(socket: WebSocket, kind: Any, receive: Callable[[Any], None], s
 
     async def hand_on() -> None:
         while True:
-            receive(msgspec.json.decode(await socket.receive_text(), type=kind))
+            receive(msgspec.json.decode(await _receive_text(socket), type=kind))
 
     both = [asyncio.create_task(hand_on()), stepping]
     try:

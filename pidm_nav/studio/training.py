@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
+from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.formats import load_demos
 from pidm_nav.packaged import packaged_agents
 from pidm_nav.plots import agent_title
@@ -116,20 +117,24 @@ class Trainings:
         """Start one process per agent, and return the names of their folders."""
         with self.lock:
             running = sum(run.running for run in self.runs)
-            if not request.agents or running + len(request.agents) > MAX_RUNNING:
+            if not request.agents:
+                raise ValueError("no agent is chosen: choose one or two")
+            if running + len(request.agents) > MAX_RUNNING:
                 raise ValueError(
                     f"{running} of {MAX_RUNNING} training runs are active, and {len(request.agents)} more requested: "
-                    "wait for them, or stop one"
+                    "choose fewer, wait until one ends, or stop one"
                 )
             # the data say which task it is, and what cannot be trained is refused before anything is started
             demos = self.folder.demos(request.demos)
-            task = find_task(load_demos(demos).task)
-            steps = [_count_steps(agent, demos, request.steps) for agent in request.agents]
-            jobs = zip(request.agents, steps, strict=True)
-            return [self._start(request, agent, demos, task, count) for agent, count in jobs]
+            dataset = load_demos(demos)
+            count = len(dataset if request.num_demos is None else dataset.sample(request.num_demos))
+            task = find_task(dataset.task)
+            steps = [_count_steps(agent, dataset, request.steps) for agent in request.agents]
+            outs = [self.folder.new_run(task.name, agent, count) for agent in request.agents]
+            jobs = zip(request.agents, outs, steps, strict=True)
+            return [self._start(request, agent, demos, task, out, number) for agent, out, number in jobs]
 
-    def _start(self, request: TrainRequest, agent: str, demos: str, task: Task, steps: int) -> str:
-        out = self.folder.new_run(task.name, agent, request.num_demos or 0)
+    def _start(self, request: TrainRequest, agent: str, demos: str, task: Task, out: Path, steps: int) -> str:
         options: dict[str, Any] = {"agent": agent, "demos": demos, "out": out, "seed": request.seed}
         options |= {"num-demos": request.num_demos, "steps": request.steps}
         options["eval-episodes"] = 20 if task.has_2d_state else 2  # others take long to play
@@ -200,8 +205,8 @@ def trainable_agents() -> list[dict[str, Any]]:
     return sorted(listed, key=lambda each: not each["main"])
 
 
-def _count_steps(agent: str, demos: str, steps: int | None) -> int:
+def _count_steps(agent: str, demos: DemoDataset, steps: int | None) -> int:
     """Return how many steps an agent is trained for; a ValueError says that there is no such agent."""
     settings: Any = {} if steps is None else {"steps": steps}
-    count: int = import_agents().choose_preset(agent, load_demos(demos), None, **settings).training.steps
+    count: int = import_agents().choose_preset(agent, demos, None, **settings).training.steps
     return count

@@ -24,6 +24,7 @@ from string import ascii_lowercase
 import numpy as np
 from numpy.typing import NDArray
 
+from pidm_nav.files import read_bytes
 from pidm_nav.limits import MAX_CELLS, MAX_SIDE, check_number
 
 BOX = 20  # side of the agent's and of each goal's box, in pixels
@@ -59,13 +60,12 @@ class Layout:
         """Load a map from a text (with a line break), a list of lines or a file's path."""
         if isinstance(source, list | tuple) and all(isinstance(line, str) for line in source):
             source = "\n".join(source) + "\n"
-        if not isinstance(source, str | Path):
+        if not isinstance(source, str | Path) or "\0" in str(source):
             raise ValueError(f"the map is {reprlib.repr(source)}: give a path, the map's text or its lines")
         text = str(source)
         if isinstance(source, Path) or ("\n" not in source and source.strip()):
             try:
-                with Path(source).open(encoding="utf-8-sig") as file:
-                    text = file.read(2 * MAX_CELLS + 1)  # no map is longer, line breaks included
+                text = read_bytes(source, 4 * MAX_CELLS).decode("utf-8-sig")
             except FileNotFoundError:
                 raise FileNotFoundError(f"there is no map '{source}': give a path or the map's text") from None
             except UnicodeDecodeError:

@@ -32,9 +32,9 @@ export function startReview() {
     rows.replaceChildren(...listed.episodes.map((episode, number) => {
       const button = make("button", { textContent: number, className: "link" });
       button.setAttribute("aria-label", `Show episode ${number}`);
-      button.onclick = () => open(number);
       const outcome = episode.success === null ? `return ${episode.total.toFixed(1)}` : episode.success ? "all goals" : "not all goals";
       const row = make("tr", {}, make("td", {}, button), make("td", { textContent: outcome, className: episode.success === false ? "failed" : "" }), make("td", { textContent: episode.steps }));
+      row.onclick = () => open(number);
       return row;
     }));
   }

@@ -119,7 +119,10 @@ export function startTrain() {
       if (JSON.stringify(run) === this.last) return;
       this.last = JSON.stringify(run);
       const { title, state, figures, picture, main, rename, remove } = this.parts, name = run.title;
-      if (this.run?.status === "running" && run.status !== "running") write($("run-status"), `${name} ${STATES[run.status]}`);
+      if (this.run?.status === "running" && run.status !== "running") {
+        write($("run-status"), `${name} ${STATES[run.status]}`);
+        if ($("alert").textContent.includes("training runs are active")) complain(""); // there is room for another
+      }
       this.run = run;
       this.box.dataset.status = run.status === "earlier" ? "done" : run.status;
       title.className = run.agent === "bc" ? "bc" : "pidm";
