@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +18,6 @@ from gymnasium import spaces
 from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from pidm_nav.agents.agent import Agent, find_device, make_agent, same_space
 from pidm_nav.agents.encoders import Frozen
@@ -36,8 +32,8 @@ DESCRIPTION = "agent.json"
 FORMAT = 2
 MEMORY = "memory."  # prefix of remembered arrays, before the name of their module
 MAX_CARD, MAX_FILE = 2**26, 2**31  # bytes of agent.json, and of weights and remembered arrays
-MAX_WEIGHTS = 2**26  # beside those that are saved, such as those of a pretrained encoder
-MAX_VALUES = 10_000_000  # of an observation or an action
+MAX_VALUES = 10_000_000  # of an observation
+MAX_ACTION = 10_000  # values of an action, which each have weights of their own
 Bound = float | Literal["inf", "-inf"]
 Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUES)], ...], Meta(max_length=8)]
 Number = Annotated[str, Meta(pattern=r"\A(float(16|32|64)|u?int(8|16|32|64))\Z")]
@@ -227,10 +223,10 @@ def load_agent(
     try:
         options = msgspec.convert(config, kind.config_class)
         own_spaces = file.observation_space.space(), file.action_space.space()
-        pretrained = str(config.get("frames")).startswith("vit:")  # of any size, and not saved
-        with _limited_weights(math.inf if pretrained else MAX_WEIGHTS + sum(map(torch.numel, tensors.values()))):
-            agent = make_agent(kind, own_spaces, options, encoder, file.seed)
-    except (ValueError, MemoryError) as error:
+        if (values := file.action_space.n or math.prod(file.action_space.shape)) > MAX_ACTION:
+            raise ValueError(f"an action has {values:,} values, and at most {MAX_ACTION:,} are possible")
+        agent = make_agent(kind, own_spaces, options, encoder, file.seed)
+    except ValueError as error:
         remedy = f"load the plugin {file.plugin} first with load_plugin" if file.plugin else "train again"
         path = folder / DESCRIPTION
         raise ValueError(f"the settings or spaces in '{path}' are invalid ({error}): {remedy}") from None
@@ -240,29 +236,6 @@ def load_agent(
             raise ValueError(f"the agent was trained for {own}, and your environment has {given}: give another one")
     agent.description = description
     return agent.eval().to(place)
-
-
-@contextmanager
-def _limited_weights(most: float) -> Iterator[None]:
-    """Raise ValueError if this thread makes more weights in the block, before they are drawn."""
-    thread, made = threading.get_ident(), 0
-
-    def count(module: nn.Module, name: str, weight: Tensor | None) -> None:
-        nonlocal made
-        if weight is not None and threading.get_ident() == thread:
-            made += weight.numel()
-            if made > most:
-                raise ValueError("they ask for more weights than the agent has")
-
-    hook = register_module_parameter_registration_hook(count)
-    try:
-        yield
-    except RuntimeError as error:  # torch has no room for one of them
-        if "allocate" not in str(error):
-            raise
-        raise MemoryError("they ask for more weights than fit into memory") from None
-    finally:
-        hook.remove()
 
 
 def _restore(agent: Agent, tensors: dict[str, Tensor], folder: Path) -> None:
