@@ -36,7 +36,7 @@ class Quickstart:
     out: Path = Path("quickstart")
     """Folder for the report, the animation and the trained agents."""
     force: bool = False
-    """Use a folder that holds other files, which are kept."""
+    """Use a folder that holds other files, which are kept, or replace a quickstart with other settings."""
     fast: bool = False
     """Smoke test: run the pipeline with almost no training."""
     jobs: int | None = None
@@ -46,8 +46,8 @@ class Quickstart:
         """Run the quickstart, and print its results and next steps."""
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
-        check_folder(self.out, self.force)
         plan, began = FAST if self.fast else QuickstartPlan(), time.perf_counter()
+        check_folder(plan, self.out, self.force)
         alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
         with alone, progress_bar("training runs", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)

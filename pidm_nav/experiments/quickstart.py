@@ -99,22 +99,33 @@ FAST = QuickstartPlan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4)
 """Smoke test with almost no training."""
 
 
-def check_folder(out: Path, force: bool) -> None:
-    """Raise an error for a folder that holds other files or cannot be written to."""
+def check_folder(plan: QuickstartPlan, out: Path, force: bool) -> None:
+    """Raise an error for a folder that holds other files or another quickstart, or cannot be written to."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"'{out}' is a file: choose another folder")
     writable_folder(out)
     others = (path for path in out.iterdir() if not path.name.startswith(".quickstart."))  # locks of killed runs
     if not force and not (out / MARK).is_file() and any(others):
         raise FileExistsError(f"'{out}' holds other files: choose another folder, or force=True to keep them")
+    if not force and _differs(plan, out):
+        told = f"'{out}' holds a quickstart with other settings or of another version"
+        raise FileExistsError(f"{told}: choose another folder, or force=True to replace it")
+
+
+def _settings(plan: QuickstartPlan) -> dict[str, Any]:
+    return {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
+
+
+def _differs(plan: QuickstartPlan, out: Path) -> bool:
+    """Return whether a folder holds a quickstart with other settings."""
+    return (out / MARK).is_file() and bool(read_json(out / MARK, "delete it to start over") != _settings(plan))
 
 
 def run(plan: QuickstartPlan, out: Path, advance: Advance, workers: int | None = None) -> Report:
     """Train, evaluate, draw and write everything; an interrupted run is resumed."""
-    settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
-    if (out / MARK).is_file() and read_json(out / MARK, "delete it to start over") != settings:
-        shutil.rmtree(out / "sweeps", ignore_errors=True)  # of a quickstart with other settings
-    write_json(out / MARK, settings, indent=1)
+    if _differs(plan, out):  # and is to be replaced: see `check_folder`
+        shutil.rmtree(out / "sweeps", ignore_errors=True)
+    write_json(out / MARK, _settings(plan), indent=1)
     demos = {demonstrator_title(kind): load_demos(f"{plan.task}/{kind}") for kind in KINDS}
     figure = plot_traces(demos)
     figure.set_dpi(160)
