@@ -222,6 +222,11 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(demos, tmp_path, capsys):
     save_demos(DemoDataset("Pictures-v0", (frames,) * 3), tmp_path / "images.npz")
     assert "hold images" in refusal(capsys, str(tmp_path / "images.npz"))
     assert "is a folder" in refusal(capsys, "zigzag/astar", "--plot", str(tmp_path))
+    seen = str(tmp_path / "seen.npz")
+    before = (tmp_path / "seen.npz").read_bytes()
+    assert "give a name that ends with .json" in refusal(capsys, seen, "--json", seen)
+    assert "give a name that ends with .png or .pdf or .svg" in refusal(capsys, seen, "--plot", seen)
+    assert (tmp_path / "seen.npz").read_bytes() == before
     assert "number of episodes is 0" in refusal(capsys, "zigzag/astar", "--episodes", "0")
     assert "the seed is -1" in refusal(capsys, "zigzag/astar", "--seed", "-1")
     assert "steps is 0" in refusal(capsys, "zigzag/astar", "--steps", "0", "--no-rollouts")
