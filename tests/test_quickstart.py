@@ -275,6 +275,9 @@ def test_folders_that_will_do(tmp_path):
     quickstart.check_folder(PLAN, tmp_path / "new" / "deep", force=False)
     (tmp_path / "thesis.tex").touch()
     quickstart.check_folder(PLAN, tmp_path, force=True)
+    (tmp_path / "index.html").touch()  # which the report would replace
+    with pytest.raises(FileExistsError, match="is not the page of a report"):
+        quickstart.check_folder(PLAN, tmp_path, force=True)
     with pytest.raises(FileExistsError, match="is a file"):
         quickstart.check_folder(PLAN, tmp_path / "thesis.tex", force=True)
     with pytest.raises(OSError, match="cannot write"):

@@ -161,10 +161,12 @@ def test_a_sweep_that_has_only_begun(tmp_path: Path) -> None:
     assert "1 jobs failed" in text and "RuntimeError: &lt;script&gt;" in text
 
 
-@pytest.mark.parametrize("case", ["nothing", "absent", "empty", "twice", "no folder", "unwritable"])
+@pytest.mark.parametrize("case", ["nothing", "absent", "empty", "twice", "no folder", "unwritable", "website"])
 def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     human = str(made.parent / "human")
     (tmp_path / "file").write_text("")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "index.html").write_text("mine")
     empty = tmp_path / "empty"
     shutil.copytree(made.parent / "human", empty, ignore=shutil.ignore_patterns("*_*.json"))
     words, sentence = {
@@ -174,6 +176,7 @@ def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys
         "twice": ([human, human], "second folder of human demonstrations"),
         "no folder": ([str(tmp_path / "file")], "holds no manifest.json"),
         "unwritable": ([human, "--out", str(tmp_path / "file" / "out")], "choose another folder"),
+        "website": ([human, "--out", str(tmp_path / "web")], "is not the page of a report: choose another folder"),
     }[case]
     if "--out" not in words:
         words = [*words, "--out", str(tmp_path / "out")]
@@ -181,6 +184,7 @@ def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys
         main(["report", *words])
     error = capsys.readouterr().err
     assert stopped.value.code == 2 and sentence in error and error.count("\n") == 1
+    assert (tmp_path / "web" / "index.html").read_text() == "mine" and len(list((tmp_path / "web").iterdir())) == 1
 
 
 def test_a_full_disk_names_the_file_and_spares_the_former_report(

@@ -29,7 +29,7 @@ from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.jobs import TRAINED_WITH, run_job
 from pidm_nav.experiments.recipes import Recipe
-from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
+from pidm_nav.experiments.report import Headline, Report, Section, check_page, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
@@ -110,6 +110,7 @@ def check_folder(plan: QuickstartPlan, out: Path, force: bool) -> None:
     if not force and _differs(plan, out):
         told = f"'{out}' holds a quickstart with other settings or of another version"
         raise FileExistsError(f"{told}: choose another folder, or force=True to replace it")
+    check_page(out)
 
 
 def _settings(plan: QuickstartPlan) -> dict[str, Any]:

@@ -71,7 +71,15 @@ class Report:
 
 def write_report(folders: Sequence[str | Path], out: str | Path = "report") -> Path:
     """Write the report of folders of sweeps, and return the page's path."""
+    check_page(Path(out))
     return save_report(make_report(folders), Path(out))
+
+
+def check_page(out: Path) -> None:
+    """Raise an error for a folder whose `index.html` is not of a report, which writes it after its other files."""
+    page = out / "index.html"
+    if page.exists() and not all((out / name).is_file() for name in ("report.md", "summary.json")):
+        raise FileExistsError(f"'{page}' is not the page of a report: choose another folder")
 
 
 def save_report(report: Report, out: Path) -> Path:
