@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import io
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -230,8 +231,8 @@ def _unboxed(box: str) -> str:
         text = re.sub(pattern, plainer, text)
     choices = re.search(r"\. Expected one of \((.*)\)\.", text)  # in any order
     if choices:
-        named = sorted(set(re.findall("[\\w-]+", choices[1])) - {"None"})
-        text = text.replace(choices[0], f": choose one of {', '.join(named)}")
+        named = sorted(set(re.findall("'([^']+)'", choices[1])) - {"None"})
+        text = text.replace(choices[0], f": choose one of {', '.join(map(shlex.quote, named))}")
     return f"{text}: did you mean {meant[1]}?" if meant else text
 
 

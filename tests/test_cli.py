@@ -151,6 +151,7 @@ def test_unknown_command_that_is_like_no_other(capsys):
         ("record --size 3.5", "--size: '3.5' is not an integer"),
         ("record --fps fast", "--fps: 'fast' is not a number"),
         ("collect --out x.npz --expert me", "'--expert': choose one of astar, human-like, random, scripted"),
+        ("evaluate maze/pidm --metric retrun", "'--metric': choose one of 'goal ratio', return, 'success rate'"),
         ("demos convert one.npz", "OUT is missing: "),
     ],
 )
