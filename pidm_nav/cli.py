@@ -30,7 +30,7 @@ from pidm_nav.commands import COMMANDS, GROUPS, load_command
 from pidm_nav.commands.config import Config
 from pidm_nav.console import printable, say, say_command, wrapped
 from pidm_nav.limits import suggestion
-from pidm_nav.plugins import plugins_loaded
+from pidm_nav.plugins import failing_line, plugins_loaded
 from pidm_nav.version import __version__
 
 PLAINER = {  # patterns of tyro's errors, and shorter sentences
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        with _terminable(), plugins_loaded(_take_plugins(words)):
+        with _terminable(), _plugin_errors(), plugins_loaded(_take_plugins(words)):
             _run(words)
     except (KeyboardInterrupt, ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
@@ -75,6 +75,22 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _plugin_errors() -> Iterator[None]:
+    """Turn any error of a plugin that is being loaded into a ValueError with the plugin's file and line."""
+    try:
+        yield
+    except Exception as error:
+        place = failing_line(error)
+        if place is None:
+            raise
+        file, line = place
+        said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        remedy = "install it" if isinstance(error, ModuleNotFoundError) else "correct the file"
+        where = f"'{file}', line {line}" if line else f"'{file}'"
+        raise ValueError(f"the plugin {where}, failed ({said}): {remedy}, or add --debug for the traceback") from error
 
 
 def _take_plugins(words: list[str]) -> list[str]:

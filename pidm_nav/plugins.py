@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -43,6 +44,22 @@ def load_plugin(plugin: str | Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def failing_line(error: BaseException) -> tuple[str, int | None] | None:
+    """Return the file and the line of a plugin that raised an error while it was loaded; None for other errors."""
+    frames = traceback.extract_tb(error.__traceback__)
+    loading = [frame.filename == __file__ and frame.name == load_plugin.__name__ for frame in frames]
+    if True not in loading:
+        return None
+    importing = ("<frozen importlib", str(importlib.__file__), __file__)
+    own = [frame for frame in frames[loading.index(True) :] if not frame.filename.startswith(importing)]
+    if own:  # the last line of the plugin itself, and not of what it called
+        last = [frame for frame in own if frame.filename == own[0].filename][-1]
+        return last.filename, last.lineno
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return error.filename, error.lineno
+    return None
 
 
 def load_plugins() -> None:

@@ -257,6 +257,38 @@ def test_a_bug_is_not_hidden(monkeypatch):
         main(["doctor"])
 
 
+BROKEN_PLUGINS = {
+    "def": "line 2, failed (SyntaxError: ",
+    "1 / 0": "line 2, failed (ZeroDivisionError: division by zero): correct the file",
+    "raise RuntimeError('no')": "line 2, failed (RuntimeError: no): correct the file, or add --debug for the traceback",
+    "import nobodys_module": "line 2, failed (ModuleNotFoundError: No module named 'nobodys_module'): install it",
+    "import json; json.loads('{')": "line 2, failed (JSONDecodeError: Expecting",
+}
+
+
+@pytest.mark.parametrize("code", BROKEN_PLUGINS)
+@pytest.mark.parametrize("plugin", ["broken_parts.py", "broken_parts"])
+def test_a_plugin_that_fails_is_told_with_its_line(code, plugin, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("broken_parts.py").write_text(f"import sys\n{code}\n")
+    assert run("doctor", "--plugin", plugin) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: the plugin '{tmp_path / 'broken_parts.py'}', {BROKEN_PLUGINS[code]}")
+    assert error.count("\n") == 1
+    with pytest.raises(ValueError) as raised:
+        main(["doctor", "--plugin", plugin, "--debug"])
+    assert type(raised.value.__cause__).__name__ in BROKEN_PLUGINS[code]
+
+
+def test_a_plugin_of_the_environment_that_fails_is_told_too(tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    environment = {**os.environ, "PIDM_NAV_PLUGINS": str(tmp_path / "broken.py")}
+    command = [sys.executable, "-m", "pidm_nav.cli", "agents"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 2 and "line 1, failed (ZeroDivisionError" in ended.stderr, ended.stderr
+
+
 def test_control_c_exits_130(monkeypatch, capsys):
     def stop(_: Any) -> None:
         raise KeyboardInterrupt
