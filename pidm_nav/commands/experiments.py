@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from pidm_nav.commands.config import options_of, write_config
-from pidm_nav.console import console, print_table, progress_bar, say, say_command
+from pidm_nav.console import console, counted, print_table, progress_bar, say, say_command
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
@@ -144,8 +144,9 @@ class SweepCommand(library.SweepOptions):
                 view.rows, title=f"Mean {metric} at the end of training by number of {sweep.demos_label} demonstrations"
             )
         say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
-        if view.failed:
-            say(f"{view.failed} failed: rerun them with --retry-failed")
+        if view.failed or view.failed_before:
+            number = counted(view.failed + view.failed_before, "job")
+            raise ValueError(f"{number} failed: rerun the command with --retry-failed")
 
 
 class _View:
@@ -155,12 +156,14 @@ class _View:
         self.demos_from, self.total = demos_from, total
         self.done: dict[Cell, JobResult] = {}
         self.failed, self.before = 0, 0
+        self.failed_before = 0  # in earlier runs; these jobs are neither run nor part of the total
         self.rows: list[dict[str, Any]] = []
         self.began = time.perf_counter()
         self.advance: Any = None
 
     def start(self, count: int, done: Mapping[Cell, JobResult]) -> None:
         """Show the jobs that were done before."""
+        self.failed_before = self.total - count - len(done)
         self.done, self.before, self.total = dict(done), len(done), count + len(done)
         self.rows = self._means()
         self.advance(len(done))
