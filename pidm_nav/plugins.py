@@ -17,6 +17,8 @@ from types import ModuleType
 PLUGINS_VARIABLE = "PIDM_NAV_PLUGINS"
 ENTRY_POINTS = "pidm_nav.plugins"
 
+plugins_in_use: list[str] = []  # those of the running command, as they were given
+
 
 def load_plugin(plugin: str | Path) -> ModuleType:
     """Import a plugin, given as the path of a Python file or the name of a module."""
@@ -78,9 +80,11 @@ def plugins_loaded(plugins: Sequence[str]) -> Iterator[None]:
         load_plugin(plugin)
     paths = [str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in plugins]
     os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *paths])
+    plugins_in_use[:] = plugins
     try:
         yield
     finally:
+        plugins_in_use.clear()
         os.environ.pop(PLUGINS_VARIABLE)
         if before is not None:
             os.environ[PLUGINS_VARIABLE] = before

@@ -649,6 +649,7 @@ def test_the_command_records_what_the_keys_do(tmp_path, monkeypatch, capsys, dis
     assert not check_demos(data).mismatches
     printed = capsys.readouterr().out
     assert "2 episodes recorded, 2 in" in printed and "30.00 steps per second" in printed
+    assert f"next: pidm-nav train --demos '{out}'\n" in printed
     assert sorted(path.name for path in tmp_path.glob("*.gif")) == ["clip-1.gif", "clip-2.gif"]
 
 

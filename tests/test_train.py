@@ -251,7 +251,7 @@ def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, box: "Sandb
 def test_the_name_of_a_folder_is_not_markup(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "--agent", "retrieval-bc", "--demos", "four-room/astar", "--out", str(tmp_path / name)])
     shown = name.replace("\x1b", "\\x1b")
-    assert f"saved to {tmp_path}/{shown}; next: pidm-nav evaluate {tmp_path}/{shown}\n" in capsys.readouterr().out
+    assert f"saved to {tmp_path}/{shown}; next: pidm-nav evaluate '{tmp_path}/{shown}'\n" in capsys.readouterr().out
 
 
 HOSTILE = (-1, 0, math.nan, 1e308, 1e-320, 99999999999999999999)

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from pidm_nav.console import shell_command
 from pidm_nav.files import read_bytes, write_text
 from pidm_nav.version import __version__
 
@@ -21,7 +22,8 @@ MAX_BYTES = 1_000_000
 
 def write_config(command: Any, folder: Path) -> None:
     """Write the options of a command into its folder."""
-    again = f"pidm-nav {type(command).__name__.removesuffix('Command').lower()} --config {RUN_FILE} --out FOLDER"
+    name = type(command).__name__.removesuffix("Command").lower()
+    again = shell_command(name, "--config", RUN_FILE, "--out", "FOLDER")
     options = yaml.safe_dump(options_of(command), sort_keys=False, allow_unicode=True)
     write_text(folder / RUN_FILE, f"# pidm-nav {__version__}; to repeat the run: {again}\n{options}")
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from pidm_nav.commands.config import options_of, write_config
-from pidm_nav.console import console, counted, print_table, progress_bar, say, say_command
+from pidm_nav.console import console, counted, print_table, progress_bar, say, say_command, shell_command
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
@@ -143,7 +143,7 @@ class SweepCommand(library.SweepOptions):
             print_table(
                 view.rows, title=f"Mean {metric} at the end of training by number of {sweep.demos_label} demonstrations"
             )
-        say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
+        say(f"{len(view.done)} of {view.total} jobs are done; next: {shell_command('report', self.out)}")
         if view.failed or view.failed_before:
             number = counted(view.failed + view.failed_before, "job")
             raise ValueError(f"{number} failed: rerun the command with --retry-failed")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
-from pidm_nav.console import counted, print_table, say
+from pidm_nav.console import counted, print_table, say, shell_command
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.controls import KEYBOARD, Controls, read_controls, write_controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
@@ -124,9 +124,10 @@ class Record(PlayOptions):
         if failed := file.num_failed:
             of = f"{failed} of {counted(len(file), 'episode')} failed"
             say(f"{of}: PIDM drops failed episodes, and BC trims them after the last reached goal")
-            say(f"to remove them: pidm-nav demos edit {file.path} --keep successes --in-place")
+            clean = shell_command("demos", "edit", file.path, "--keep", "successes", "--in-place")
+            say(f"to remove them: {clean}")
         if session.kept:
-            say(f"next: pidm-nav train --demos {file.path}", style="bold")
+            say(f"next: {shell_command('train', '--demos', file.path)}", style="bold")
 
 
 @dataclass(frozen=True)

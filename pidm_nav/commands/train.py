@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import tyro
 
 from pidm_nav.commands.config import options_of, write_config
-from pidm_nav.console import console, counted, say
+from pidm_nav.console import console, counted, say, shell_command
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.demos.failed import Failed
@@ -162,7 +162,7 @@ class Train:
             log.close()
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")
-        say(f"saved to {folder}; next: pidm-nav evaluate {folder}")
+        say(f"saved to {folder}; next: {shell_command('evaluate', folder)}")
         if "future_use" in agent.description:
             use = agent.description["future_use"]
             say(f"future use: {use:.2f} (0 = ignores the future)")

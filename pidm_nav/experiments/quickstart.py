@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.console import Advance, counted, say
+from pidm_nav.console import Advance, counted, say, shell_command
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.experiments.curves import Curve
@@ -226,7 +226,7 @@ def next_steps(plan: QuickstartPlan, out: Path) -> dict[str, str]:
     """Return commands to run next, by title."""
     agent = out / "sweeps" / "agents" / Cell(0, plan.task, plan.num_demos[-1], "pidm").name
     return {
-        "Race the agent yourself": f"pidm-nav play --task {plan.task} --agent {agent}",
+        "Race the agent yourself": shell_command("play", "--task", plan.task, "--agent", agent),
         "Record yourself and train on it": (
             f"pidm-nav record --task {plan.task} --episodes 10 --out my_demos.npz\n"
             "pidm-nav train --agent pidm --demos my_demos.npz --out runs/mine\n"
