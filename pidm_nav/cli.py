@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import os
 import re
 import shlex
 import signal
@@ -51,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with _terminable(), _plugin_errors(), plugins_loaded(_take_plugins(words)):
             _run(words)
+    except BrokenPipeError:  # as of `| head`; rich ends what it prints in the same way
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would write the rest at its end
+        sys.exit(1)
     except (KeyboardInterrupt, ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
             raise

@@ -351,6 +351,17 @@ def test_an_option_means_the_same_wherever_it_is():
         assert words not in ("record", "play") or ("controller" in names and "device" not in names)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="pipes end otherwise")
+@pytest.mark.parametrize("words", ["train --help", "--version", "completion bash", ""])
+def test_a_reader_who_has_seen_enough_ends_a_command_without_a_word(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pidm_nav.cli", *words.split()]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
 def test_overview_imports_nothing_heavy():
     code = (
         "import sys; from pidm_nav.cli import main; main([])\n"
