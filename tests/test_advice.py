@@ -39,6 +39,15 @@ def demos() -> DemoDataset:
     return load_demos("zigzag/human-like")
 
 
+@pytest.mark.parametrize(("metric", "within"), [("goal ratio", True), ("return", False)])
+def test_bars_of_ratios_stay_within_their_bounds(metric, within):
+    scores = {"bc": [0.0, 0.0, 0.1], "pidm": [1.0, 1.0, 0.9]}
+    found = Advice("maze", 3, 0, False, {}, {}, {}, metric, scores, "pidm", "high", "Train PIDM.")
+    (ax,) = found.plot().axes
+    ends = [x for line in ax.lines for x in line.get_xdata()]
+    assert (min(ends) >= 0 and max(ends) <= 1) == within
+
+
 @pytest.mark.thorough
 def test_demonstrations_of_a_task_are_measured_and_tried(demos, tmp_path, capsys):
     found = pidm_nav.advise(demos[:4], **QUICK)

@@ -159,7 +159,7 @@ class Agents:
             shown = {"agent": name, "trained on": f"{card['episodes']} of {card['demos']}", "seed": card["seed"]}
             for metric in ("goal ratio", "success"):
                 mean, low, high = card[metric]
-                shown[metric] = f"{mean:.3f} ({low:.3f} to {high:.3f})"
+                shown[metric] = f"{mean:.3f} ({max(low, 0):.3f} to {min(high, 1):.3f})"  # t intervals have no bounds
             rows.append({**shown, "training": f"{card['seconds']:.0f} s", "version": card["version"]})
         print_table(rows, title="Pretrained agents")
         from pidm_nav.agents.registry import KINDS, signatures
