@@ -158,7 +158,19 @@ def test_a_sweep_that_has_only_begun(tmp_path: Path) -> None:
             path.unlink()
     write_result(folder, JobResult("maze", "bc", 5, 0, error="RuntimeError: <script>", traceback=""))
     text = write_report([folder], tmp_path / "out").read_text(encoding="utf-8")
-    assert "1 jobs failed" in text and "RuntimeError: &lt;script&gt;" in text
+    assert "1 job failed" in text and "RuntimeError: &lt;script&gt;" in text
+    assert "1 job failed" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def test_what_is_unknown_is_no_headline_and_one_seed_is_no_plural(tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "begun", "human", seeds=1)
+    for path in (folder / "jobs").iterdir():  # neither PIDM nor BC comes near retrieval BC yet
+        task, agent, size, _ = path.name.split("_")
+        if task != "maze" or (agent != "retrieval-bc" and size not in ("1", "2")):
+            path.unlink()
+    text = write_report([folder], tmp_path / "out").read_text(encoding="utf-8")
+    told = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "over 1 seed;" in text and "not reached" in told and "**?**" not in told
 
 
 @pytest.mark.parametrize("case", ["nothing", "absent", "empty", "twice", "no folder", "unwritable", "website"])

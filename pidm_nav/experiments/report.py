@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pidm_nav.console import counted
 from pidm_nav.experiments import figures, paper, tables
 from pidm_nav.experiments.curves import Curve, all_sizes, score_name
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
@@ -144,7 +145,8 @@ def _compare(
     if found is None or which == "last":
         return section
     tests = tables.paired_table(curves, *sides)
-    return replace(section, folded=[tests] if tests else [], headlines=[_headline(found[1], *sides)])
+    headline = _headline(found[1], *sides)
+    return replace(section, folded=[tests] if tests else [], headlines=[headline] if headline else [])
 
 
 def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Section]:
@@ -152,7 +154,7 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
     seeds = max(curve.scores.shape[1] for curve in curves)
     best = "Best checkpoint. " if any(curve.checkpoints > 1 for curve in curves) else ""
     caption = (
-        f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over {seeds} seeds; "
+        f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over {counted(seeds, 'seed')}; "
         "dotted lines show where a curve reaches 90% of the task's maximum."
     )
     by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
@@ -219,13 +221,14 @@ def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> lis
     ]
 
 
-def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
-    """Return the average eta(90%) as a headline."""
+def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline | None:
+    """Return the average eta(90%) as a headline; None if it is unknown."""
     average = next(r for r in ratios if r.task == "average" and r.level == LEVEL)
+    if average.bound == "?":
+        return None
     tasks = [r.task for r in ratios if r.level == LEVEL and r.task != "average"]
     printed = paper.TABLES.get((tables.paper_side(agent), tables.paper_side(baseline)))
     number = tables.paper_numbers(printed and printed.ratios[LEVEL], tasks)[-1]  # of the same tasks, or nan
-    value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
         who = f"demonstrations for {agent_title(baseline[0])} as for {agent_title(agent[0])}"
         other = f"{demonstrator_title(agent[1])} demonstrations"
@@ -233,7 +236,7 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
         who = f"{demonstrator_title(baseline[1])} as {demonstrator_title(agent[1])} demonstrations"
         other = agent_title(agent[0])
     note = "not in the paper" if math.isnan(number) else f"paper: {number:.3g}× on the same tasks"
-    return Headline(value, f"as many {who} to reach 90% ({other})", note)
+    return Headline(f"{average}×", f"as many {who} to reach 90% ({other})", note)
 
 
 def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: Sequence[JobResult]) -> dict[str, str]:
@@ -278,7 +281,7 @@ def render(template: str, **content: Any) -> str:
     text = (files("pidm_nav.experiments") / template).read_text(encoding="utf-8")
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=template.endswith(".html"), keep_trailing_newline=True, **options)
-    environment.filters |= {"embed": embed, "size": image_size, "draw": draw, "plain": _plain}
+    environment.filters |= {"embed": embed, "size": image_size, "draw": draw, "plain": _plain, "counted": counted}
     return environment.from_string(text).render(**content)
 
 
