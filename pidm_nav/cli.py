@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import os
 import re
 import shlex
@@ -36,6 +37,7 @@ from pidm_nav.version import __version__
 
 PLAINER = {  # patterns of tyro's errors, and shorter sentences
     r"^Error parsing ([A-Z]\w*: )?": "",
+    r"^(--[\w-]+): no type matching {INT INT} .*": r"\1 needs two integers, such as 800 600",
     r"(invalid literal for int|no type matching INT )[^']*('[^']*'?).*": r"\2 is not an integer",
     r"(could not convert string to float|no type matching FLOAT )[^']*('[^']*'?).*": r"\2 is not a number",
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
@@ -163,6 +165,8 @@ def _call(words: str, arguments: list[str]) -> None:
 
 def _parse(words: str, command: Any, arguments: list[str]) -> Any:
     output = io.StringIO()
+    if "--out=" in arguments or ("--out", "") in itertools.pairwise(arguments):
+        raise ValueError("--out is '': give a name")  # the empty path is the current folder
     try:
         with contextlib.redirect_stderr(output), _option_rules():
             description = inspect.cleandoc(command.__doc__)

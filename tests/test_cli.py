@@ -153,10 +153,23 @@ def test_unknown_command_that_is_like_no_other(capsys):
         ("collect --out x.npz --expert me", "'--expert': choose one of astar, human-like, random, scripted"),
         ("evaluate maze/pidm --metric retrun", "'--metric': choose one of 'goal ratio', return, 'success rate'"),
         ("demos convert one.npz", "OUT is missing: "),
+        ("train --agnet bc", "--agnet is not an option: did you mean '--agent'?"),
+        ("train --batch-size 8 --no-scale-observations --learning-rate=1", "no task is given: give --demos"),
+        ("train --agent bc --demos zigzag/astar --idm-demos zigzag/astar", "bc does not use --idm-demos: leave it out"),
+        ("train --agent bc --demos zigzag/astar --predictor-demos maze/astar", "bc does not use --predictor-demos"),
+        ("train --demos zigzag/astar --idm-demos random --random-play-steps 0", "--random-play-steps is 0: it must"),
+        ("train --demos zigzag/astar --out ", "--out is '': give a name"),
+        ("train --demos zigzag/astar --out=", "--out is '': give a name"),
+        ("train --config missing.yaml", "there is no config 'missing.yaml': give a YAML file"),
+        ("demos replay zigzag/astar --gif x.gif --fps 0", "--fps is 0.0: it must be a number from 0.1 to 1,000"),
+        ("collect --out x.npz --room-size 100", "--room-size needs two integers, such as 800 600"),
+        ("collect --out x.npz --room-size 100 wide", "--room-size needs two integers, such as 800 600"),
     ],
 )
-def test_wrong_options_are_told_in_one_line(words, told, capsys):
-    assert run(*words.split()) == 2
+def test_wrong_options_are_told_in_one_line(words, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(*words.split(" ")) == 2
+    assert list(tmp_path.glob("[!r]*")) == []  # of `runs`, the default folder
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
     assert told in error

@@ -189,6 +189,17 @@ def test_a_damaged_state_is_refused(change: str, dataset: DemoDataset, tmp_path:
     train("bc", dataset, out=tmp_path, **STOPPED)
 
 
+def test_an_unfinished_training_is_no_agent_yet(
+    dataset: DemoDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)
+    with pytest.raises(SystemExit) as end:
+        main(["evaluate", str(tmp_path)])
+    told = f"error: the training of '{tmp_path}' has not ended: rerun the command that began it\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, told)
+
+
 def test_another_trainings_state_is_refused(dataset: DemoDataset, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)

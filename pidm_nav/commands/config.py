@@ -52,6 +52,8 @@ class Config:
                 self.file = value if given else following
         if not self.file:
             return
+        if not Path(self.file).exists():
+            raise FileNotFoundError(f"there is no config '{self.file}': give a YAML file, such as a run's {RUN_FILE}")
         try:
             content = yaml.safe_load(read_bytes(self.file, MAX_BYTES))
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError):

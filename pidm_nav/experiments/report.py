@@ -154,8 +154,8 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
     seeds = max(curve.scores.shape[1] for curve in curves)
     best = "Best checkpoint. " if any(curve.checkpoints > 1 for curve in curves) else ""
     caption = (
-        f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over {counted(seeds, 'seed')}; "
-        "dotted lines show where a curve reaches 90% of the task's maximum."
+        f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over "
+        f"{counted(seeds, 'seed')}; dotted lines show where a curve reaches 90% of the task's maximum."
     )
     by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
     for label, own in by_label.items():
