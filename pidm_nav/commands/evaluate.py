@@ -170,7 +170,7 @@ class Agents:
 
 @dataclass(frozen=True)
 class Export:
-    """Export an agent (bc, pidm or delta-pidm) to an ONNX file for onnxruntime.
+    """Export an agent (bc, corrective-bc, pidm or delta-pidm) to an ONNX file.
 
     Example: pidm-nav export maze/delta-pidm --out agent.onnx
     """
