@@ -17,7 +17,7 @@ from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
 from pidm_nav.experiments.quickstart import FAST, MARK, QuickstartPlan, check_folder, next_steps, run
-from pidm_nav.experiments.report import write_report
+from pidm_nav.experiments.report import check_page, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
 from pidm_nav.files import only_writer
 from pidm_nav.limits import check_number
@@ -211,4 +211,8 @@ class ReportCommand:
         """Write the report."""
         if not self.results:
             raise ValueError("no results are given: give one or more folders of pidm-nav sweep")
-        say(f"report: {write_report(self.results, self.out)}")
+        check_page(self.out)
+        report = make_report(self.results)
+        if "Missing" in report.facts:
+            say(f"the sweep has not ended; missing: {report.facts['Missing']}")
+        say(f"report: {save_report(report, self.out)}")
