@@ -212,13 +212,12 @@ class DemoDataset(Plottable):
     def split(
         self, first: int | float, rng: np.random.Generator | None = None, *, seed: int = 0
     ) -> tuple[DemoDataset, DemoDataset]:
-        """Return two disjoint random subsets: `first` episodes (a fraction if below 1), and the rest."""
+        """Return two disjoint random subsets: `first` episodes (an integer, or a fraction below 1), and the rest."""
         fraction = isinstance(first, float) and first < 1
-        size = (
-            round(first * len(self)) if fraction else int(first) if isinstance(first, float | int | np.integer) else 0
-        )
+        size = round(first * len(self)) if fraction else int(first) if isinstance(first, int | np.integer) else 0
         if not 1 <= size < len(self):
-            raise ValueError(f"cannot split {len(self)} episodes at {first}: both subsets need at least one")
+            remedy = "give an integer, or a fraction below 1, that leaves both subsets at least one"
+            raise ValueError(f"cannot split {len(self)} episodes at {first}: {remedy}")
         order = self._shuffled(rng, seed)
         return self[np.sort(order[:size])], self[np.sort(order[size:])]
 

@@ -6,8 +6,10 @@ import contextlib
 import errno
 import inspect
 import io
+import itertools
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -31,11 +33,12 @@ from pidm_nav.commands import COMMANDS, GROUPS, load_command
 from pidm_nav.commands.config import Config
 from pidm_nav.console import printable, say, say_command, wrapped
 from pidm_nav.limits import suggestion
-from pidm_nav.plugins import plugins_loaded
+from pidm_nav.plugins import failing_line, plugins_loaded
 from pidm_nav.version import __version__
 
 PLAINER = {  # patterns of tyro's errors, and shorter sentences
     r"^Error parsing ([A-Z]\w*: )?": "",
+    r"^(--[\w-]+): no type matching {INT INT} .*": r"\1 needs two integers, such as 800 600",
     r"(invalid literal for int|no type matching INT )[^']*('[^']*'?).*": r"\2 is not an integer",
     r"(could not convert string to float|no type matching FLOAT )[^']*('[^']*'?).*": r"\2 is not a number",
     r"^Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value",
@@ -50,8 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        with _terminable(), plugins_loaded(_take_plugins(words)):
+        with _terminable(), _plugin_errors(), plugins_loaded(_take_plugins(words)):
             _run(words)
+    except BrokenPipeError:  # as of `| head`; rich ends what it prints in the same way
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would write the rest at its end
+        sys.exit(1)
     except (KeyboardInterrupt, ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
             raise
@@ -76,6 +82,22 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _plugin_errors() -> Iterator[None]:
+    """Turn any error of a plugin that is being loaded into a ValueError with the plugin's file and line."""
+    try:
+        yield
+    except Exception as error:
+        place = failing_line(error)
+        if place is None:
+            raise
+        file, line = place
+        said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        remedy = "install it" if isinstance(error, ModuleNotFoundError) else "correct the file"
+        where = f"'{file}', line {line}" if line else f"'{file}'"
+        raise ValueError(f"the plugin {where}, failed ({said}): {remedy}, or add --debug for the traceback") from error
 
 
 def _take_plugins(words: list[str]) -> list[str]:
@@ -144,6 +166,8 @@ def _call(words: str, arguments: list[str]) -> None:
 
 def _parse(words: str, command: Any, arguments: list[str]) -> Any:
     output = io.StringIO()
+    if "--out=" in arguments or ("--out", "") in itertools.pairwise(arguments):
+        raise ValueError("--out is '': give a name")  # the empty path is the current folder
     try:
         with contextlib.redirect_stderr(output), _option_rules():
             description = inspect.cleandoc(command.__doc__)
@@ -232,8 +256,8 @@ def _unboxed(box: str) -> str:
         text = re.sub(pattern, plainer, text)
     choices = re.search(r"\. Expected one of \((.*)\)\.", text)  # in any order
     if choices:
-        named = sorted(set(re.findall("[\\w-]+", choices[1])) - {"None"})
-        text = text.replace(choices[0], f": choose one of {', '.join(named)}")
+        named = sorted(set(re.findall("'([^']+)'", choices[1])) - {"None"})
+        text = text.replace(choices[0], f": choose one of {', '.join(map(shlex.quote, named))}")
     return f"{text}: did you mean {meant[1]}?" if meant else text
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+from pidm_nav.plugins import plugins_in_use
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -38,11 +41,18 @@ def say(text: str, style: str | None = None, indent: int = 0) -> None:
     terminal.print(text, style=style, markup=False)
 
 
+def shell_command(*words: object) -> str:
+    """Return a `pidm-nav` command to run next: its words quoted for a shell, with the plugins of this command."""
+    plugins = [word for plugin in plugins_in_use for word in ("--plugin", plugin)]
+    return shlex.join(["pidm-nav", *map(str, words), *plugins])
+
+
 def say_command(command: str, indent: int = 2, style: str = "cyan") -> None:
     """Print a shell command that can be copied and run, also if it takes several lines."""
     terminal, text, margin = console(), printable(command), "\n" + " " * indent
     if terminal.is_terminal:
-        text = wrapped(text, terminal.width - indent - 2, "  ").replace("\n", f" \\{margin}")
+        unbroken = re.sub("'[^']*'", lambda quoted: quoted[0].replace(" ", "\0"), text)
+        text = wrapped(unbroken, terminal.width - indent - 2, "  ").replace("\n", f" \\{margin}").replace("\0", " ")
     terminal.print(margin[1:] + text, style=style, markup=False)
 
 

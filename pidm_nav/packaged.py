@@ -36,6 +36,9 @@ def find_agent(name: str | Path, others: Iterable[str] = ()) -> Path:
     packaged = packaged_agents()
     if path.as_posix() in packaged:
         return packaged_folder() / path
+    if path.is_file():
+        kind = "a file of demonstrations" if path.suffix in (".npz", ".hdf5") else "a file"
+        raise FileNotFoundError(f"'{name}' is {kind}, not an agent: give the folder of a trained agent")
     known = [*others, *packaged]
     hint = suggestion(str(name), known, f"give the folder of a trained agent, or one of {', '.join(known)}")
     raise FileNotFoundError(f"there is no agent '{name}': {hint}")

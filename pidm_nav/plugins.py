@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -15,6 +16,8 @@ from types import ModuleType
 
 PLUGINS_VARIABLE = "PIDM_NAV_PLUGINS"
 ENTRY_POINTS = "pidm_nav.plugins"
+
+plugins_in_use: list[str] = []  # those of the running command, as they were given
 
 
 def load_plugin(plugin: str | Path) -> ModuleType:
@@ -45,6 +48,22 @@ def load_plugin(plugin: str | Path) -> ModuleType:
     return module
 
 
+def failing_line(error: BaseException) -> tuple[str, int | None] | None:
+    """Return the file and the line of a plugin that raised an error while it was loaded; None for other errors."""
+    frames = traceback.extract_tb(error.__traceback__)
+    loading = [frame.filename == __file__ and frame.name == load_plugin.__name__ for frame in frames]
+    if True not in loading:
+        return None
+    importing = ("<frozen importlib", str(importlib.__file__), __file__)
+    own = [frame for frame in frames[loading.index(True) :] if not frame.filename.startswith(importing)]
+    if own:  # the last line of the plugin itself, and not of what it called
+        last = [frame for frame in own if frame.filename == own[0].filename][-1]
+        return last.filename, last.lineno
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return error.filename, error.lineno
+    return None
+
+
 def load_plugins() -> None:
     """Load the plugins of installed packages and of the environment variable."""
     for entry in entry_points(group=ENTRY_POINTS):
@@ -61,9 +80,11 @@ def plugins_loaded(plugins: Sequence[str]) -> Iterator[None]:
         load_plugin(plugin)
     paths = [str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in plugins]
     os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *paths])
+    plugins_in_use[:] = plugins
     try:
         yield
     finally:
+        plugins_in_use.clear()
         os.environ.pop(PLUGINS_VARIABLE)
         if before is not None:
             os.environ[PLUGINS_VARIABLE] = before

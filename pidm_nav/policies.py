@@ -70,8 +70,13 @@ def _is_agent(name: str | Path) -> bool:
 
 def load_named(name: str, device: str = "cpu") -> Agent:
     """Load an agent by folder or name; the error for an unknown name also suggests experts."""
-    folder = find_agent(name, EXPERTS)
-    agent: Agent = import_agents().load_agent(folder, device=device)
+    folder, agents = find_agent(name, EXPERTS), import_agents()
+    from pidm_nav.agents.checkpoint import DESCRIPTION
+    from pidm_nav.agents.train import STATE_FILE
+
+    if (folder / STATE_FILE).is_file() and not (folder / DESCRIPTION).is_file():
+        raise ValueError(f"the training of '{name}' has not ended: rerun the command that began it")
+    agent: Agent = agents.load_agent(folder, device=device)
     return agent
 
 

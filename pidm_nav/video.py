@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pidm_nav.files import atomic_file, writable_folder
+from pidm_nav.limits import MAX_STEPS, check_number
 
 if TYPE_CHECKING:
     import pygame
@@ -178,8 +179,8 @@ class Clip:
 
 def _kept(frames: Iterable[Frame], fps: float, every: int) -> list[Frame]:
     """Return every n-th frame and the last one."""
-    if every < 1 or not 0.1 <= fps <= 1000:
-        raise ValueError(f"every is {every} and fps is {fps}: give at least 1, and 0.1 to 1000 frames per second")
+    check_number("every", every, 1, MAX_STEPS)
+    check_number("fps", fps, 0.1, 1000, integer=False)
     kept = list(frames)
     kept = kept[::every] + (kept[-1:] if (len(kept) - 1) % every else [])
     if not kept or any(frame.shape != kept[0].shape for frame in kept):

@@ -35,7 +35,7 @@ def make(task: str, agent: str) -> dict[str, Any]:
     result = evaluate(trained, task, EPISODES)
     assert result.goal_ratio is not None and result.success is not None
     scores = {"goal ratio": result.goal_ratio, "success": result.success.astype(float)}
-    estimates = {name: estimate_mean(each) for name, each in scores.items()}
+    estimates = {name: estimate_mean(each, bounds=(0, 1)) for name, each in scores.items()}
     return {
         "task": task,
         "agent": agent,

@@ -39,6 +39,15 @@ def demos() -> DemoDataset:
     return load_demos("zigzag/human-like")
 
 
+@pytest.mark.parametrize(("metric", "within"), [("goal ratio", True), ("return", False)])
+def test_bars_of_ratios_stay_within_their_bounds(metric, within):
+    scores = {"bc": [0.0, 0.0, 0.1], "pidm": [1.0, 1.0, 0.9]}
+    found = Advice("maze", 3, 0, False, {}, {}, {}, metric, scores, "pidm", "high", "Train PIDM.")
+    (ax,) = found.plot().axes
+    ends = [x for line in ax.lines for x in line.get_xdata()]
+    assert (min(ends) >= 0 and max(ends) <= 1) == within
+
+
 @pytest.mark.thorough
 def test_demonstrations_of_a_task_are_measured_and_tried(demos, tmp_path, capsys):
     found = pidm_nav.advise(demos[:4], **QUICK)
@@ -222,6 +231,11 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(demos, tmp_path, capsys):
     save_demos(DemoDataset("Pictures-v0", (frames,) * 3), tmp_path / "images.npz")
     assert "hold images" in refusal(capsys, str(tmp_path / "images.npz"))
     assert "is a folder" in refusal(capsys, "zigzag/astar", "--plot", str(tmp_path))
+    seen = str(tmp_path / "seen.npz")
+    before = (tmp_path / "seen.npz").read_bytes()
+    assert "give a name that ends with .json" in refusal(capsys, seen, "--json", seen)
+    assert "give a name that ends with .png or .pdf or .svg" in refusal(capsys, seen, "--plot", seen)
+    assert (tmp_path / "seen.npz").read_bytes() == before
     assert "number of episodes is 0" in refusal(capsys, "zigzag/astar", "--episodes", "0")
     assert "the seed is -1" in refusal(capsys, "zigzag/astar", "--seed", "-1")
     assert "steps is 0" in refusal(capsys, "zigzag/astar", "--steps", "0", "--no-rollouts")

@@ -143,6 +143,17 @@ def test_futures_cut_off_by_the_end_count_only_on_request():
     for clamp in (False, True):
         with refused("horizon is 41, and the longest episode has 40"):
             horizon_curve(walks(60), HorizonStudy(horizons=(1, 41), clamp_end=clamp), rng=rng())
+    longest = walks(60)
+    longest = dataclasses.replace(longest, episodes=(*(each.cut(0, 30) for each in longest[1:]), longest[0]))
+    for splits in (1, 50):  # whichever episodes are held out
+        with refused("horizons is 40, and the held-out episodes of a split may all have at most 30 steps"):
+            horizon_curve(longest, HorizonStudy(horizons=(1, 40), splits=splits), rng=rng())
+    assert len(horizon_curve(longest, HorizonStudy(horizons=(1, 30), splits=2), rng=rng()).rows()) == 2
+
+
+def test_horizons_are_whole_numbers_on_their_axis():
+    figure = plot_horizon_curves([horizon_curve(walks(20), HorizonStudy(horizons=(1, 2), splits=2), rng=rng())])
+    assert all(tick == round(tick) for tick in figure.axes[0].get_xticks())
 
 
 # ---- commands

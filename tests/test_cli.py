@@ -151,11 +151,25 @@ def test_unknown_command_that_is_like_no_other(capsys):
         ("record --size 3.5", "--size: '3.5' is not an integer"),
         ("record --fps fast", "--fps: 'fast' is not a number"),
         ("collect --out x.npz --expert me", "'--expert': choose one of astar, human-like, random, scripted"),
+        ("evaluate maze/pidm --metric retrun", "'--metric': choose one of 'goal ratio', return, 'success rate'"),
         ("demos convert one.npz", "OUT is missing: "),
+        ("train --agnet bc", "--agnet is not an option: did you mean '--agent'?"),
+        ("train --batch-size 8 --no-scale-observations --learning-rate=1", "no task is given: give --demos"),
+        ("train --agent bc --demos zigzag/astar --idm-demos zigzag/astar", "bc does not use --idm-demos: leave it out"),
+        ("train --agent bc --demos zigzag/astar --predictor-demos maze/astar", "bc does not use --predictor-demos"),
+        ("train --demos zigzag/astar --idm-demos random --random-play-steps 0", "--random-play-steps is 0: it must"),
+        ("train --demos zigzag/astar --out ", "--out is '': give a name"),
+        ("train --demos zigzag/astar --out=", "--out is '': give a name"),
+        ("train --config missing.yaml", "there is no config 'missing.yaml': give a YAML file"),
+        ("demos replay zigzag/astar --gif x.gif --fps 0", "--fps is 0.0: it must be a number from 0.1 to 1,000"),
+        ("collect --out x.npz --room-size 100", "--room-size needs two integers, such as 800 600"),
+        ("collect --out x.npz --room-size 100 wide", "--room-size needs two integers, such as 800 600"),
     ],
 )
-def test_wrong_options_are_told_in_one_line(words, told, capsys):
-    assert run(*words.split()) == 2
+def test_wrong_options_are_told_in_one_line(words, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(*words.split(" ")) == 2
+    assert list(tmp_path.glob("[!r]*")) == []  # of `runs`, the default folder
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
     assert told in error
@@ -256,6 +270,38 @@ def test_a_bug_is_not_hidden(monkeypatch):
         main(["doctor"])
 
 
+BROKEN_PLUGINS = {
+    "def": "line 2, failed (SyntaxError: ",
+    "1 / 0": "line 2, failed (ZeroDivisionError: division by zero): correct the file",
+    "raise RuntimeError('no')": "line 2, failed (RuntimeError: no): correct the file, or add --debug for the traceback",
+    "import nobodys_module": "line 2, failed (ModuleNotFoundError: No module named 'nobodys_module'): install it",
+    "import json; json.loads('{')": "line 2, failed (JSONDecodeError: Expecting",
+}
+
+
+@pytest.mark.parametrize("code", BROKEN_PLUGINS)
+@pytest.mark.parametrize("plugin", ["broken_parts.py", "broken_parts"])
+def test_a_plugin_that_fails_is_told_with_its_line(code, plugin, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("broken_parts.py").write_text(f"import sys\n{code}\n")
+    assert run("doctor", "--plugin", plugin) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: the plugin '{tmp_path / 'broken_parts.py'}', {BROKEN_PLUGINS[code]}")
+    assert error.count("\n") == 1
+    with pytest.raises(ValueError) as raised:
+        main(["doctor", "--plugin", plugin, "--debug"])
+    assert type(raised.value.__cause__).__name__ in BROKEN_PLUGINS[code]
+
+
+def test_a_plugin_of_the_environment_that_fails_is_told_too(tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    environment = {**os.environ, "PIDM_NAV_PLUGINS": str(tmp_path / "broken.py")}
+    command = [sys.executable, "-m", "pidm_nav.cli", "agents"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 2 and "line 1, failed (ZeroDivisionError" in ended.stderr, ended.stderr
+
+
 def test_control_c_exits_130(monkeypatch, capsys):
     def stop(_: Any) -> None:
         raise KeyboardInterrupt
@@ -316,6 +362,17 @@ def test_an_option_means_the_same_wherever_it_is():
     for words in COMMANDS:
         names = {each.name for each in fields(load_command(words))}
         assert words not in ("record", "play") or ("controller" in names and "device" not in names)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes end otherwise")
+@pytest.mark.parametrize("words", ["train --help", "--version", "completion bash", ""])
+def test_a_reader_who_has_seen_enough_ends_a_command_without_a_word(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pidm_nav.cli", *words.split()]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_overview_imports_nothing_heavy():

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,6 +112,8 @@ def test_the_command_compares_agents_and_experts(agents, tmp_path, monkeypatch, 
     monkeypatch.chdir(agents)
     files = [f"--{kind}={tmp_path / f'out.{kind}'}" for kind in ("csv", "json")]
     video = ["--video", str(tmp_path / "out.gif"), "--video-episode", "1"]
+    for path in (tmp_path / "out.csv", tmp_path / "out.json"):  # of an earlier run
+        path.write_text("")
     main(["evaluate", "zigzag", "astar", "other", "--episodes", "3", "--seed", "5", "--per-episode", *files, *video])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:10]] == [
@@ -128,6 +131,27 @@ def test_the_command_compares_agents_and_experts(agents, tmp_path, monkeypatch, 
     assert rows[3]["length"] == evaluate(AStarExpert("zigzag"), "zigzag", 3, seed=5).length[0]
     wide = Image.open(tmp_path / "out.gif")
     assert wide.width > 2.5 * wide.height
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--csv demos.npz", "--csv is 'demos.npz': give a name that ends with .csv"),
+        ("--csv rows.txt --json rows.txt", "--csv is 'rows.txt': give a name that ends with .csv"),
+        ("--json rows.csv", "--json is 'rows.csv': give a name that ends with .json"),
+        ("--video zigzag.mkv", "--video is 'zigzag.mkv': give a name that ends with .gif or .mp4"),
+        ("--layout map.json --json ./map.json", "--json is 'map.json', which the command reads: give another name"),
+    ],
+)
+def test_files_of_other_kinds_and_inputs_are_not_overwritten(options, sentence, agents, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("demos.npz", "rows.txt", "rows.csv", "zigzag.mkv"):
+        Path(name).write_text("mine")
+    Path("map.json").write_text(LANE)
+    with pytest.raises(SystemExit) as end:
+        main(["evaluate", str(agents / "zigzag"), "--episodes", "1", *options.split()])
+    assert (end.value.code, capsys.readouterr().err) == (2, f"error: {sentence}\n")
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"mine", LANE}
 
 
 def test_an_expert_alone_plays_the_task_that_is_named(capsys, tmp_path):

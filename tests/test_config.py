@@ -115,7 +115,7 @@ def test_what_is_no_file_of_options_is_told(text: str, tmp_path: Path, capsys: A
 
 
 def test_a_missing_file_is_told(tmp_path: Path, capsys: Any) -> None:
-    assert "no such file" in refusal(["train", "--config", str(tmp_path / "x.yaml")], capsys)
+    assert "there is no config" in refusal(["train", "--config", str(tmp_path / "x.yaml")], capsys)
     assert "--config" in refusal(["train", "--task", "maze", "--config"], capsys)
 
 

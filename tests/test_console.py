@@ -2,12 +2,13 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from pidm_nav.console import counted, print_table, printable, say
+from pidm_nav.console import counted, print_table, printable, say, shell_command
 
 
 @pytest.mark.parametrize(
@@ -88,12 +89,17 @@ say("done")
     assert max(map(len, shown)) <= columns
 
 
-def test_a_command_that_takes_several_lines_can_be_copied():
-    command = "pidm-nav play --task four-room --agent quickstart/sweeps/agents/four-room_pidm_2_0 --rounds 3"
+@pytest.mark.parametrize("folder", ["quickstart", "my quickstart"])
+def test_a_command_that_takes_several_lines_can_be_copied(folder):
+    agent = f"{folder}/sweeps/agents/four-room_pidm_2_0"
+    command = shell_command("play", "--task", "four-room", "--agent", agent, "--rounds", 3)
     shown = screen(f"from pidm_nav.console import say_command; say_command({command!r})", 60)
     assert len(shown) > 2 and max(map(len, shown)) <= 60
-    joined = subprocess.run(["sh", "-c", "set -- " + "\n".join(shown) + '\necho "$@"'], capture_output=True, text=True)
-    assert joined.stdout.strip() == command
+    joined = subprocess.run(
+        ["sh", "-c", "set -- " + "\n".join(shown) + '\nprintf "%s\\n" "$@"'], capture_output=True, text=True
+    )
+    assert joined.stdout.splitlines() == shlex.split(command)
+    assert f"--agent {agent} --rounds" in " ".join(joined.stdout.splitlines())
 
 
 def test_columns_of_spaces_stay_and_the_rest_is_indented():

@@ -178,8 +178,8 @@ def test_split_is_a_partition(first, sizes):
     assert sorted(episode.seed for part in parts for episode in part) == list(range(10))
 
 
-@pytest.mark.parametrize("first", [0, 10, 11, 0.01, 0.99, -0.5])
-def test_split_refuses_an_empty_part(first):
+@pytest.mark.parametrize("first", [0, 10, 11, 0.01, 0.99, -0.5, 1.0, 1.5])
+def test_split_refuses_an_empty_part_and_what_is_no_number_of_episodes(first):
     with pytest.raises(ValueError, match="cannot split 10 episodes"):
         numbered([1] * 10).split(first, np.random.default_rng(0))
 

@@ -251,6 +251,10 @@ def agent(four_room, tmp_path_factory):
     return folder
 
 
+def test_evaluate_tells_demonstrations_from_an_agent(four_room, refused):
+    refused("is a file of demonstrations, not an agent: give the folder", "evaluate", four_room)
+
+
 def test_evaluate_says_what_was_reached(agent, capsys):
     run("evaluate", agent, "--episodes", 1, "--per-episode", "--noise-std", 0)
     shown = capsys.readouterr().out.splitlines()

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -141,5 +142,23 @@ def test_the_command_line_sweeps_a_plugin_that_imports_from_the_package(box: "Sa
     plugin = tmp_path / "tiny.py"
     plugin.write_text("from pidm_nav import BC, register\n\n\n@register\nclass Tiny(BC):\n    name = 'tiny-bc'\n")
     small = ["--tasks", "zigzag", "--num-demos", "1", "--seeds", "1", "--steps", "20", "--episodes", "2"]
-    swept = box.run(["sweep", "--plugin", str(plugin), "--agents", "tiny-bc", *small, "--out", "s"], tmp_path / "here")
+    here = tmp_path / "here"
+    swept = box.run(["sweep", "--plugin", str(plugin), "--agents", "tiny-bc", *small, "--out", "my sweep"], here)
     assert swept.code == 0 and "1 of 1 jobs are done" in swept.out, swept.out + swept.err
+    assert f"next: pidm-nav report 'my sweep' --plugin {plugin}\n" in swept.out
+
+
+def test_the_command_to_run_next_works_as_it_is_printed(box: "Sandbox", tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "tiny.py").write_text(
+        "from pidm_nav import BC, register\n\n@register\nclass T(BC):\n    name = 'tiny-bc'\n"
+    )
+    small = ["--demos", "zigzag/astar", "--num-demos", "1", "--steps", "2", "--eval-episodes", "0"]
+    made = box.run(["train", "--plugin=tiny.py", "--agent", "tiny-bc", *small, "--out", "my run"], here)
+    assert made.code == 0, made.err
+    program, *words = shlex.split(made.out.partition("; next: ")[2])
+    evaluated = box.run([*words, "--episodes", "1"], here)
+    assert program == "pidm-nav" and evaluated.code == 0, evaluated.err
+    first = (here / "my run" / "run.yaml").read_text().partition("\n")[0]
+    assert first.endswith("to repeat the run: pidm-nav train --config run.yaml --out FOLDER --plugin tiny.py")

@@ -200,7 +200,7 @@ def test_goes_on_where_it_was_stopped_and_begins_anew_with_another_plan(done, tm
     monkeypatch.setattr("pidm_nav.commands.experiments.FAST", other)
     monkeypatch.setattr(quickstart, "_animate", lambda *_: sys.exit("enough"))  # all is trained by then
     with pytest.raises(SystemExit, match="enough"):
-        main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1"])
+        main(["quickstart", "--fast", "--out", str(tmp_path / "q"), "--jobs", "1", "--force"])
     assert len(ran) == 9 + other.work
 
 
@@ -241,17 +241,47 @@ def test_a_folder_with_other_things_is_refused_before_any_work(tmp_path, capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize(("first", "second"), [([], ["--fast"]), (["--fast"], [])])
+def test_a_quickstart_with_other_settings_is_replaced_on_request_only(first, second, tmp_path, monkeypatch, capsys):
+    """The jobs fail here, so that no agent is trained."""
+
+    def fail(_, jobs, workers=None):
+        return ((job, {"error": "ValueError: no luck"}) for job in jobs)
+
+    monkeypatch.setattr(quickstart, "run_local", fail)
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            main(["quickstart", "--out", str(tmp_path / "q"), "--jobs", "1", *words])
+        assert end.value.code == 2
+        return capsys.readouterr().err
+
+    assert "no luck" in run(*first)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    told = run(*second)
+    assert "q' holds a quickstart with other settings" in told and "--force to replace it" in told
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert "no luck" in run(*first)  # resumed
+    assert "no luck" in run(*second, "--force")
+    assert json.loads((tmp_path / "q" / "quickstart.json").read_text())["plan"]["task"] == (
+        PLAN.task if second else quickstart.QuickstartPlan().task
+    )
+
+
 def test_folders_that_will_do(tmp_path):
-    quickstart.check_folder(tmp_path, force=False)  # empty
+    quickstart.check_folder(PLAN, tmp_path, force=False)  # empty
     (tmp_path / ".quickstart.host-1.tmp.json").touch()  # of one that was killed
-    quickstart.check_folder(tmp_path, force=False)
-    quickstart.check_folder(tmp_path / "new" / "deep", force=False)
+    quickstart.check_folder(PLAN, tmp_path, force=False)
+    quickstart.check_folder(PLAN, tmp_path / "new" / "deep", force=False)
     (tmp_path / "thesis.tex").touch()
-    quickstart.check_folder(tmp_path, force=True)
+    quickstart.check_folder(PLAN, tmp_path, force=True)
+    (tmp_path / "index.html").touch()  # which the report would replace
+    with pytest.raises(FileExistsError, match="is not the page of a report"):
+        quickstart.check_folder(PLAN, tmp_path, force=True)
     with pytest.raises(FileExistsError, match="is a file"):
-        quickstart.check_folder(tmp_path / "thesis.tex", force=True)
+        quickstart.check_folder(PLAN, tmp_path / "thesis.tex", force=True)
     with pytest.raises(OSError, match="cannot write"):
-        quickstart.check_folder(tmp_path / "thesis.tex" / "below", force=False)
+        quickstart.check_folder(PLAN, tmp_path / "thesis.tex" / "below", force=False)
 
 
 @pytest.mark.parametrize("jobs", ["-1", "0", "nan", "1e308", "1e-320", "99999999999999999999"])

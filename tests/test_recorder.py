@@ -24,6 +24,7 @@ from pidm_nav.commands.record import Record
 from pidm_nav.demos import DemoDataset, load_demos, save_demos
 from pidm_nav.demos.collect import collect
 from pidm_nav.demos.experts.astar import AStarExpert
+from pidm_nav.demos.failed import without_failed
 from pidm_nav.demos.recorder import demo_file
 from pidm_nav.demos.recorder import loop as recorder
 from pidm_nav.demos.recorder.controls import Controls, Reading
@@ -649,6 +650,7 @@ def test_the_command_records_what_the_keys_do(tmp_path, monkeypatch, capsys, dis
     assert not check_demos(data).mismatches
     printed = capsys.readouterr().out
     assert "2 episodes recorded, 2 in" in printed and "30.00 steps per second" in printed
+    assert f"next: pidm-nav train --demos '{out}'\n" in printed
     assert sorted(path.name for path in tmp_path.glob("*.gif")) == ["clip-1.gif", "clip-2.gif"]
 
 
@@ -736,13 +738,24 @@ def test_sigterm_ends_the_command_and_keeps_what_was_kept(tmp_path, monkeypatch,
     assert os.listdir(tmp_path) == ["mine.npz"] and len(load_demos(tmp_path / "mine.npz")) == 1
 
 
-def test_the_command_says_how_many_episodes_failed(tmp_path, monkeypatch, capsys, display, saved_at_once):
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_command_says_how_many_episodes_failed(others, tmp_path, monkeypatch, capsys, display, saved_at_once):
+    out = tmp_path / "mine.npz"
+    if others:
+        save_demos(collect(AStarExpert("maze"), "maze", others), out)
     keep = [*frames([], 2), *frames([key("up")], 5), *frames([key("up", False), *press("return")], 2)]
     clock = Clock(Script(*keep, press("escape"), *frames([], 5)))
     monkeypatch.setattr(recorder, "Pace", lambda fps: Pace(fps, clock.now, clock.sleep))
-    main(["record", "--task", "maze", "--out", str(tmp_path / "mine.npz")])
+    main(["record", "--task", "maze", "--out", str(out)])
     said = capsys.readouterr().out
-    assert "1 of 1 episode failed" in said and "--keep successes --in-place" in said
+    clean = f"demos edit {out} --keep successes --in-place"
+    if others:
+        assert "1 of 2 episodes failed" in said and clean in said
+        main(clean.split())
+        assert len(load_demos(out)) == others
+    else:  # there is nothing that this command could keep
+        assert "none of 1 episode succeeded, and training then uses them all: record" in said and clean not in said
+        assert len(without_failed(load_demos(out))) == 1
 
 
 @pytest.mark.parametrize("task", PAPER_TASKS)
@@ -861,7 +874,7 @@ def test_without_a_display_one_sentence_says_so(tmp_path, command):
     ended = subprocess.run(arguments, env=without_display(), cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert "without a display" in line and "pidm-nav collect" in line
+    assert "without a display" in line and "run pidm-nav studio" in line
     assert os.listdir(tmp_path) == []
 
 

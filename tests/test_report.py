@@ -158,13 +158,54 @@ def test_a_sweep_that_has_only_begun(tmp_path: Path) -> None:
             path.unlink()
     write_result(folder, JobResult("maze", "bc", 5, 0, error="RuntimeError: <script>", traceback=""))
     text = write_report([folder], tmp_path / "out").read_text(encoding="utf-8")
-    assert "1 jobs failed" in text and "RuntimeError: &lt;script&gt;" in text
+    assert "1 job failed" in text and "RuntimeError: &lt;script&gt;" in text
+    assert "1 job failed" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("case", ["nothing", "absent", "empty", "twice", "no folder", "unwritable"])
+@pytest.mark.parametrize(
+    ("plan", "missing"),
+    [
+        ("agents: [bc, pidm]\nnum_demos: [1, 2]\nseeds: 2\ntasks: [PIDMNav-Maze-v0]\n", "5 jobs"),
+        ("agents: [bc, pidm]\nnum_demos: [1, 2]\nseeds: 2\ntasks: [all]\n", "29 jobs"),  # of tasks in the manifest
+        ("agents: [bc]\nnum_demos: [5]\nseeds: 1\ntasks: [maze]\n", ""),
+        ("agents: [bc]\nnum_demos: [5]\nseeds: 1\nfirst_seed: 7\ntasks: [maze]\n", "1 job"),
+        ("agents: 3\n", ""),
+        ("agents: [bc]\nnum_demos: [5]\nseeds: 99999999999999999999\n", ""),
+        ("[", ""),
+    ],
+)
+def test_a_sweep_that_has_not_ended_says_how_much_is_missing(
+    plan: str, missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_results(tmp_path / "begun", "human", seeds=1)
+    for path in (folder / "jobs").iterdir():
+        if not path.name.startswith(("maze_bc_1_", "maze_bc_5_", "maze_pidm_2_")):
+            path.unlink()
+    write_result(folder, JobResult("maze", "pidm", 1, 0, error="RuntimeError: no", traceback=""))
+    (folder / "run.yaml").write_text(plan)
+    main(["report", str(folder), "--out", str(tmp_path / "out")])
+    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    for told in (text, capsys.readouterr().out):
+        assert (f"issing: {missing} of the plan in run.yaml: rerun the sweep" in told) == bool(missing)
+
+
+def test_what_is_unknown_is_no_headline_and_one_seed_is_no_plural(tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "begun", "human", seeds=1)
+    for path in (folder / "jobs").iterdir():  # neither PIDM nor BC comes near retrieval BC yet
+        task, agent, size, _ = path.name.split("_")
+        if task != "maze" or (agent != "retrieval-bc" and size not in ("1", "2")):
+            path.unlink()
+    text = write_report([folder], tmp_path / "out").read_text(encoding="utf-8")
+    told = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "over 1 seed;" in text and "not reached" in told and "**?**" not in told
+
+
+@pytest.mark.parametrize("case", ["nothing", "absent", "empty", "twice", "no folder", "unwritable", "website"])
 def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     human = str(made.parent / "human")
     (tmp_path / "file").write_text("")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "index.html").write_text("mine")
     empty = tmp_path / "empty"
     shutil.copytree(made.parent / "human", empty, ignore=shutil.ignore_patterns("*_*.json"))
     words, sentence = {
@@ -174,6 +215,7 @@ def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys
         "twice": ([human, human], "second folder of human demonstrations"),
         "no folder": ([str(tmp_path / "file")], "holds no manifest.json"),
         "unwritable": ([human, "--out", str(tmp_path / "file" / "out")], "choose another folder"),
+        "website": ([human, "--out", str(tmp_path / "web")], "is not the page of a report: choose another folder"),
     }[case]
     if "--out" not in words:
         words = [*words, "--out", str(tmp_path / "out")]
@@ -181,6 +223,7 @@ def test_bad_input_is_one_sentence(case: str, made: Path, tmp_path: Path, capsys
         main(["report", *words])
     error = capsys.readouterr().err
     assert stopped.value.code == 2 and sentence in error and error.count("\n") == 1
+    assert (tmp_path / "web" / "index.html").read_text() == "mine" and len(list((tmp_path / "web").iterdir())) == 1
 
 
 def test_a_full_disk_names_the_file_and_spares_the_former_report(

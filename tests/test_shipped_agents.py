@@ -1,5 +1,6 @@
 """The agents that come with the package: found by name everywhere, small, and as good as their card says."""
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def test_commands_take_them_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum("human-like" in line for line in table) == len(NAMES)
     assert any(line.startswith("maze/delta-pidm") and "50 of maze/human-like" in line for line in table)
     assert any("predictor" in line and "neighbors(" in line for line in table)
+    highs = [float(high) for line in table for high in re.findall(r"to (\d\.\d+)\)", line)]
+    assert len(highs) == 2 * len(NAMES) and max(highs) == 1  # ratios
     main(["evaluate", "zigzag/pidm", "zigzag/bc", "astar", "--episodes", "3", "--device", "auto"])
     printed = capsys.readouterr().out
     assert "zigzag, 3 episodes, the same for all" in printed and "difference from zigzag/pidm" in printed

@@ -603,9 +603,15 @@ def test_a_failed_jobs_text_cannot_garble_the_terminal_or_its_file(
         return here(lambda job: attempt(bad if job.cell.demos == 3 else function, job), jobs)
 
     monkeypatch.setattr(experiments, "run_local", run)
-    main(command(tmp_path / "out", file))
-    told = capsys.readouterr().out
-    assert "[/red]\\x1b[2J" in told and "\x1b[2J" not in told and "6 failed" in told
+    told = []
+    for _ in range(2):  # the second time, nothing is run
+        with pytest.raises(SystemExit) as end:
+            main(command(tmp_path / "out", file))
+        told.append(capsys.readouterr())
+        assert end.value.code == 2
+        assert told[-1].err == "error: 6 jobs failed: rerun the command with --retry-failed\n"
+    assert "[/red]\\x1b[2J" in told[0].out and "\x1b[2J" not in told[0].out
+    assert "6 jobs were done before, 0 are left" in told[1].out
     main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "report")])
     assert r"\[/red\]\\x1b\[2J\\ud800 \| \<b\>\*" in (tmp_path / "report" / "report.md").read_text()
 

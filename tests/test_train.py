@@ -189,6 +189,17 @@ def test_a_damaged_state_is_refused(change: str, dataset: DemoDataset, tmp_path:
     train("bc", dataset, out=tmp_path, **STOPPED)
 
 
+def test_an_unfinished_training_is_no_agent_yet(
+    dataset: DemoDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)
+    with pytest.raises(SystemExit) as end:
+        main(["evaluate", str(tmp_path)])
+    told = f"error: the training of '{tmp_path}' has not ended: rerun the command that began it\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, told)
+
+
 def test_another_trainings_state_is_refused(dataset: DemoDataset, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train("bc", dataset, out=tmp_path, on_checkpoint=stop, **STOPPED)
@@ -251,7 +262,7 @@ def test_a_full_disk_is_told_and_harms_nothing(dataset: DemoDataset, box: "Sandb
 def test_the_name_of_a_folder_is_not_markup(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "--agent", "retrieval-bc", "--demos", "four-room/astar", "--out", str(tmp_path / name)])
     shown = name.replace("\x1b", "\\x1b")
-    assert f"saved to {tmp_path}/{shown}; next: pidm-nav evaluate {tmp_path}/{shown}\n" in capsys.readouterr().out
+    assert f"saved to {tmp_path}/{shown}; next: pidm-nav evaluate '{tmp_path}/{shown}'\n" in capsys.readouterr().out
 
 
 HOSTILE = (-1, 0, math.nan, 1e308, 1e-320, 99999999999999999999)

@@ -76,7 +76,8 @@ class Advice:
 
     def plot(self) -> Figure:
         """Plot the errors, the restoring coefficients and the scores, with 95% intervals."""
-        scores = {name: estimate_mean(values) for name, values in self.scores.items()}
+        bounds = (-np.inf, np.inf) if self.metric == "return" else (0, 1)
+        scores = {name: estimate_mean(values, bounds=bounds) for name, values in self.scores.items()}
         tables = {"action error / variance": self.errors, "restoring coefficient": self.restoring, self.metric: scores}
         shown = [(title, dict(reversed(list(table.items())))) for title, table in tables.items() if table]
         if not shown:

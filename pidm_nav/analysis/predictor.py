@@ -154,6 +154,13 @@ def horizon_curve(dataset: DemoDataset, study: HorizonStudy | None = None, *, rn
     horizons = study.horizons or tuple(k for k in HORIZONS if k <= shortest)
     training = max(1, min(MAX_TRAINING, len(dataset) * 4 // 5)) if study.training is None else study.training
     splits = [dataset.split(training, rng) for _ in range(study.splits)]
+    for horizon in horizons:
+        steps_to_count(dataset, horizon, study.clamp_end)  # raises ValueError for a horizon that no episode has
+    num_held_out = len(splits[0][1])
+    most = sorted(len(episode) for episode in dataset)[num_held_out - 1]  # if the shortest are held out
+    if max(horizons) > most:
+        given = f"horizons is {max(horizons)}, and the held-out episodes of a split may all have at most {most} steps"
+        raise ValueError(f"{given}: choose at most {most}")
     errors = _measure(study.predictor, [splits] * len(horizons), horizons, study.clamp_end)
     table: Row = {"predictor": study.predictor, "horizon": horizons, "splits": study.splits}
     table |= {"squared_error": errors.squared.mean(axis=1), "squared_error_std": errors.squared.std(axis=1)}
@@ -183,6 +190,8 @@ def plot_error_curves(curves: Sequence[Finding]) -> Figure:
 
 def plot_horizon_curves(curves: Sequence[Finding]) -> Figure:
     """Plot the squared error against k: one panel per task, one color per demonstrator."""
+    from matplotlib.ticker import MaxNLocator
+
     colors, (figure, parts) = plots.color_by_demonstrator(curves), plots.task_panels(curves)
     for ax, own in parts:
         for curve in own:
@@ -193,5 +202,6 @@ def plot_horizon_curves(curves: Sequence[Finding]) -> Figure:
         plots.tidy(ax)
         squared = "squared prediction error" + (" (px²)" if in_pixels(own[0].dataset) else "")
         ax.set(xlabel="horizon k (steps)", ylabel=squared, yscale="log")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(frameon=False)
     return figure

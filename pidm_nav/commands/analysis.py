@@ -54,7 +54,7 @@ class Advise:
 
     def run(self) -> None:
         """Measure, print and save the advice."""
-        check_output_files({"--plot": self.plot, "--json": self.json})
+        check_output_files({"--plot": self.plot, "--json": self.json}, [self.file])
         options: Any = {"episodes": self.episodes, "seed": self.seed, "steps": self.steps}
         found = advise(load_demos(self.file), rollouts=self.rollouts, progress=True, **options)
         print_advice(found)

@@ -11,17 +11,18 @@ from typing import Any
 
 import yaml
 
-from pidm_nav.files import read_bytes, write_text
+from pidm_nav.console import shell_command
+from pidm_nav.files import RUN_FILE, read_bytes, write_text
 from pidm_nav.version import __version__
 
-RUN_FILE = "run.yaml"
 NOT_WRITTEN = {"config", "out", "force", "retry_failed", "shard"}  # these do not change what a run computes
 MAX_BYTES = 1_000_000
 
 
 def write_config(command: Any, folder: Path) -> None:
     """Write the options of a command into its folder."""
-    again = f"pidm-nav {type(command).__name__.removesuffix('Command').lower()} --config {RUN_FILE} --out FOLDER"
+    name = type(command).__name__.removesuffix("Command").lower()
+    again = shell_command(name, "--config", RUN_FILE, "--out", "FOLDER")
     options = yaml.safe_dump(options_of(command), sort_keys=False, allow_unicode=True)
     write_text(folder / RUN_FILE, f"# pidm-nav {__version__}; to repeat the run: {again}\n{options}")
 
@@ -50,6 +51,8 @@ class Config:
                 self.file = value if given else following
         if not self.file:
             return
+        if not Path(self.file).exists():
+            raise FileNotFoundError(f"there is no config '{self.file}': give a YAML file, such as a run's {RUN_FILE}")
         try:
             content = yaml.safe_load(read_bytes(self.file, MAX_BYTES))
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError):

@@ -23,7 +23,7 @@ from pidm_nav.rollouts.rollout import Policy, episode_seeds, rollout
 from pidm_nav.seeds import TEST
 from pidm_nav.statistics import interval_text
 from pidm_nav.tasks import Metric, Task, find_task
-from pidm_nav.video import check_video_name, require_display
+from pidm_nav.video import require_display
 
 if TYPE_CHECKING:
     from pidm_nav.agents.agent import Agent
@@ -110,11 +110,10 @@ class Evaluate:
         """Raise an error for files that cannot be written."""
         if self.render:
             require_display("use --video")
-        if self.video is not None:
-            check_video_name(self.video)
-        elif self.video_episode is not None:
+        if self.video is None and self.video_episode is not None:
             raise ValueError("--video-episode is given without --video: add --video with a file's name")
-        check_output_files({"--csv": self.csv, "--json": self.json, "--video": self.video})
+        outputs = {"--csv": self.csv, "--json": self.json, "--video": self.video}
+        check_output_files(outputs, [*self.agents, self.env.layout])
 
     def _players(self) -> tuple[Task, dict[str, tuple[Policy, dict[str, Any]]]]:
         """Return the task, and each agent with the arguments of its environment."""
@@ -160,7 +159,7 @@ class Agents:
             shown = {"agent": name, "trained on": f"{card['episodes']} of {card['demos']}", "seed": card["seed"]}
             for metric in ("goal ratio", "success"):
                 mean, low, high = card[metric]
-                shown[metric] = f"{mean:.3f} ({low:.3f} to {high:.3f})"
+                shown[metric] = f"{mean:.3f} ({max(low, 0):.3f} to {min(high, 1):.3f})"  # t intervals have no bounds
             rows.append({**shown, "training": f"{card['seconds']:.0f} s", "version": card["version"]})
         print_table(rows, title="Pretrained agents")
         from pidm_nav.agents.registry import KINDS, signatures
@@ -171,7 +170,7 @@ class Agents:
 
 @dataclass(frozen=True)
 class Export:
-    """Export an agent (bc, pidm or delta-pidm) to an ONNX file for onnxruntime.
+    """Export an agent (bc, corrective-bc, pidm or delta-pidm) to an ONNX file.
 
     Example: pidm-nav export maze/delta-pidm --out agent.onnx
     """

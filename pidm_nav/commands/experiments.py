@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from pidm_nav.commands.config import options_of, write_config
-from pidm_nav.console import console, print_table, progress_bar, say, say_command
+from pidm_nav.console import console, counted, print_table, progress_bar, say, say_command, shell_command
 from pidm_nav.experiments import sweep as library
 from pidm_nav.experiments.curves import all_sizes, score_name
 from pidm_nav.experiments.engines import Runner, require_ray, run_local, run_ray
 from pidm_nav.experiments.quickstart import FAST, MARK, QuickstartPlan, check_folder, next_steps, run
-from pidm_nav.experiments.report import write_report
+from pidm_nav.experiments.report import check_page, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, make_curves
 from pidm_nav.files import only_writer
 from pidm_nav.limits import check_number
@@ -36,7 +36,7 @@ class Quickstart:
     out: Path = Path("quickstart")
     """Folder for the report, the animation and the trained agents."""
     force: bool = False
-    """Use a folder that holds other files, which are kept."""
+    """Use a folder that holds other files, which are kept, or replace a quickstart with other settings."""
     fast: bool = False
     """Smoke test: run the pipeline with almost no training."""
     jobs: int | None = None
@@ -46,8 +46,8 @@ class Quickstart:
         """Run the quickstart, and print its results and next steps."""
         if self.jobs is not None:
             check_number("--jobs", self.jobs, 1, 1000)
-        check_folder(self.out, self.force)
         plan, began = FAST if self.fast else QuickstartPlan(), time.perf_counter()
+        check_folder(plan, self.out, self.force)
         alone = only_writer(self.out / MARK, "choose another --out, or wait until it is done")
         with alone, progress_bar("training runs", plan.work) as advance:
             report = run(plan, self.out, advance, self.jobs)
@@ -143,9 +143,10 @@ class SweepCommand(library.SweepOptions):
             print_table(
                 view.rows, title=f"Mean {metric} at the end of training by number of {sweep.demos_label} demonstrations"
             )
-        say(f"{len(view.done)} of {view.total} jobs are done; next: pidm-nav report {self.out}")
-        if view.failed:
-            say(f"{view.failed} failed: rerun them with --retry-failed")
+        say(f"{len(view.done)} of {view.total} jobs are done; next: {shell_command('report', self.out)}")
+        if view.failed or view.failed_before:
+            number = counted(view.failed + view.failed_before, "job")
+            raise ValueError(f"{number} failed: rerun the command with --retry-failed")
 
 
 class _View:
@@ -155,12 +156,14 @@ class _View:
         self.demos_from, self.total = demos_from, total
         self.done: dict[Cell, JobResult] = {}
         self.failed, self.before = 0, 0
+        self.failed_before = 0  # in earlier runs; these jobs are neither run nor part of the total
         self.rows: list[dict[str, Any]] = []
         self.began = time.perf_counter()
         self.advance: Any = None
 
     def start(self, count: int, done: Mapping[Cell, JobResult]) -> None:
         """Show the jobs that were done before."""
+        self.failed_before = self.total - count - len(done)
         self.done, self.before, self.total = dict(done), len(done), count + len(done)
         self.rows = self._means()
         self.advance(len(done))
@@ -208,4 +211,8 @@ class ReportCommand:
         """Write the report."""
         if not self.results:
             raise ValueError("no results are given: give one or more folders of pidm-nav sweep")
-        say(f"report: {write_report(self.results, self.out)}")
+        check_page(self.out)
+        report = make_report(self.results)
+        if "Missing" in report.facts:
+            say(f"the sweep has not ended; missing: {report.facts['Missing']}")
+        say(f"report: {save_report(report, self.out)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,15 +23,23 @@ Files = Annotated[
     tyro.conf.arg(metavar="FILE...", help=f"Demonstrations: {ANY_FORMAT}.", help_behavior_hint=""),
 ]
 Switch = Annotated[bool | None, tyro.conf.DisallowNone]  # --switch, --no-switch, or neither
+SUFFIXES = {"--csv": (".csv",), "--json": (".json",), "--plot": (".png", ".pdf", ".svg"), "--video": (".gif", ".mp4")}
+"""Suffixes of the files that an option writes; no two options share one, so that their files differ."""
 
 
-def check_output_files(paths: Mapping[str, Path | None]) -> None:
-    """Raise an error for files, by option, that cannot be written."""
+def check_output_files(paths: Mapping[str, Path | None], inputs: Iterable[str | Path | None] = ()) -> None:
+    """Raise an error for files, by option, that cannot be written or that the command reads."""
+    read = {Path(each).resolve() for each in inputs if each is not None}
     for option, path in paths.items():
-        if path is not None and path.is_dir():
+        if path is None:
+            continue
+        if path.is_dir():
             raise IsADirectoryError(f"'{path}' is a folder: give {option} the name of a file")
-        if path is not None:
-            writable_folder(path.parent, option)
+        if path.suffix.lower() not in SUFFIXES[option]:  # a file of another kind would be lost
+            raise ValueError(f"{option} is '{path}': give a name that ends with {' or '.join(SUFFIXES[option])}")
+        if path.resolve() in read:
+            raise ValueError(f"{option} is '{path}', which the command reads: give another name")
+        writable_folder(path.parent, option)
 
 
 @dataclass(frozen=True)

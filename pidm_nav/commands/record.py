@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pidm_nav.commands.options import EnvArguments, EnvOptions
-from pidm_nav.console import counted, print_table, say
+from pidm_nav.console import counted, print_table, say, shell_command
 from pidm_nav.demos.experts import EXPERTS
 from pidm_nav.demos.recorder.controls import KEYBOARD, Controls, read_controls, write_controls
 from pidm_nav.demos.recorder.demo_file import DemoFile
@@ -50,7 +50,7 @@ class PlayOptions:
 
     def play(self, session: Session, controls: Controls, subtitle: str) -> str:
         """Run a session in a window, and return a report of its frame rate."""
-        require_display("collect demonstrations of an expert with pidm-nav collect")
+        require_display("run pidm-nav studio to play and record in a browser")
         from pidm_nav.demos.recorder import loop, screen
         from pidm_nav.demos.recorder.devices import Inputs
 
@@ -121,12 +121,16 @@ class Record(PlayOptions):
                 path = self.video.with_name(f"{self.video.stem}-{number}{self.video.suffix}")
                 write_video(demo_frames(episode, 0, size=480), path, rules.fps)
                 say(f"episode {number} is drawn in {path}")
-        if failed := file.num_failed:
+        if (failed := file.num_failed) == len(file):
+            none = f"none of {counted(failed, 'episode')} succeeded, and training then uses them all"
+            say(f"{none}: record successful ones, or use --only-success")
+        elif failed:
             of = f"{failed} of {counted(len(file), 'episode')} failed"
             say(f"{of}: PIDM drops failed episodes, and BC trims them after the last reached goal")
-            say(f"to remove them: pidm-nav demos edit {file.path} --keep successes --in-place")
+            clean = shell_command("demos", "edit", file.path, "--keep", "successes", "--in-place")
+            say(f"to remove them: {clean}")
         if session.kept:
-            say(f"next: pidm-nav train --demos {file.path}", style="bold")
+            say(f"next: {shell_command('train', '--demos', file.path)}", style="bold")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import io
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,11 +15,12 @@ from typing import Any, ClassVar
 import tyro
 
 from pidm_nav.commands.config import options_of, write_config
-from pidm_nav.console import console, counted, say
+from pidm_nav.console import console, counted, say, shell_command
 from pidm_nav.demos.dataset import DemoDataset
 from pidm_nav.demos.experts.random_play import collect_random_play
 from pidm_nav.demos.failed import Failed
 from pidm_nav.demos.formats import load_demos
+from pidm_nav.limits import MAX_STEPS, check_number, suggestion
 from pidm_nav.seeds import random_play_seed
 from pidm_nav.tasks import PAPER_TASKS, find_task
 
@@ -86,9 +88,9 @@ class Train:
         known = [word for word in arguments if word not in ("-h", "--help")]
         try:
             with redirect_stderr(io.StringIO()):
-                chosen, _ = tyro.cli(Choice, args=known, return_unknown_args=True)
+                chosen, others = tyro.cli(Choice, args=known, return_unknown_args=True)
         except SystemExit:  # the error is shown when all arguments are parsed
-            chosen, helping = Choice(), True
+            chosen, others, helping = Choice(), [], True
         find_part("agent", chosen.agent)  # raises ValueError before anything is loaded
         demos = chosen.demos
         if demos is None and chosen.task is not None and find_task(chosen.task).name in PAPER_TASKS:
@@ -96,6 +98,7 @@ class Train:
         if demos is None and helping:
             demos = "maze/human-like"
         if demos is None:
+            check_options(others)  # a misspelled --task or --demos is lacking
             lacking = f"the package has no demonstrations of {chosen.task}" if chosen.task else "no task is given"
             raise ValueError(f"{lacking}: give --demos, such as a file of `pidm-nav record` or `pidm-nav collect`")
         dataset = load_demos(demos)
@@ -125,6 +128,7 @@ class Train:
         folder = self.out or Path("runs") / f"{dataset.task}-{self.agent}-{len(dataset)}-{seed}"
         more: Any = {"failed": self.failed}
         if self.idm_demos == "random":
+            check_number("--random-play-steps", self.random_play_steps, 1, MAX_STEPS)
             first = random_play_seed(seed, self.random_play_steps)
             more["idm_data"] = played = collect_random_play(
                 dataset.task, self.random_play_steps, first, **dataset.env_kwargs
@@ -156,18 +160,38 @@ class Train:
             every = counted(settings.training.save_every, "step")
             say(f"rerun the command to {'resume' if saved else f'start over: nothing is saved before {every}'}")
             raise
+        except ValueError as error:  # the library names arguments, which have other names here
+            sentence = str(error).replace("predictor_data", "--predictor-demos").replace("idm_data", "--idm-demos")
+            raise ValueError(sentence) from error
         seconds = time.perf_counter() - began
         write_config(self, folder)
         if log is not None:  # otherwise W&B marks the run as failed
             log.close()
         learned = f"{self.agent} learned {dataset.task} from {counted(len(dataset), 'demonstration')}"
         say(f"{learned} ({dataset.num_steps:,} steps) in {seconds:.1f} s")
-        say(f"saved to {folder}; next: pidm-nav evaluate {folder}")
+        say(f"saved to {folder}; next: {shell_command('evaluate', folder)}")
         if "future_use" in agent.description:
             use = agent.description["future_use"]
             say(f"future use: {use:.2f} (0 = ignores the future)")
             if use < LITTLE_USE:
                 say("warning: this agent barely uses the predicted future and acts like BC: try --agent delta-pidm")
+
+
+def check_options(words: Sequence[str]) -> None:
+    """Raise ValueError for words that are an option of no agent, without knowing which one is trained."""
+    from pidm_nav.agents.config import TrainConfig
+    from pidm_nav.agents.registry import AGENTS
+
+    own = [each.name for each in fields(Train)]
+    others = {
+        each.name for form in (TrainConfig, *(kind.config_class for kind in AGENTS.values())) for each in fields(form)
+    }
+    for word in words:
+        name = word.removeprefix("--").removeprefix("no-").partition("=")[0]
+        if word.startswith("--") and name.replace("-", "_") not in others:
+            known = [f"--{each.replace('_', '-')}" for each in (*own, *others)]
+            hint = suggestion(word.partition("=")[0], known, "pidm-nav train --help lists them")
+            raise ValueError(f"{word} is not an option: {hint}")
 
 
 @dataclass(frozen=True)

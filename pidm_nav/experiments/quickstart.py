@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pidm_nav.console import Advance, counted, say
+from pidm_nav.console import Advance, counted, say, shell_command
 from pidm_nav.demos import load_demos
 from pidm_nav.demos.traces import plot_traces
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.experiments.engines import run_local
 from pidm_nav.experiments.jobs import TRAINED_WITH, run_job
 from pidm_nav.experiments.recipes import Recipe
-from pidm_nav.experiments.report import Headline, Report, Section, make_report, save_report
+from pidm_nav.experiments.report import Headline, Report, Section, check_page, make_report, save_report
 from pidm_nav.experiments.results import Cell, JobResult, read_results
 from pidm_nav.experiments.sweep import Sweep, run_sweep
 from pidm_nav.files import read_json, writable_folder, write_json
@@ -99,22 +99,34 @@ FAST = QuickstartPlan("four-room", (1, 2), (2,), seeds=2, steps=2, episodes=4)
 """Smoke test with almost no training."""
 
 
-def check_folder(out: Path, force: bool) -> None:
-    """Raise an error for a folder that holds other files or cannot be written to."""
+def check_folder(plan: QuickstartPlan, out: Path, force: bool) -> None:
+    """Raise an error for a folder that holds other files or another quickstart, or cannot be written to."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"'{out}' is a file: choose another folder")
     writable_folder(out)
     others = (path for path in out.iterdir() if not path.name.startswith(".quickstart."))  # locks of killed runs
     if not force and not (out / MARK).is_file() and any(others):
         raise FileExistsError(f"'{out}' holds other files: choose another folder, or force=True to keep them")
+    if not force and _differs(plan, out):
+        told = f"'{out}' holds a quickstart with other settings or of another version"
+        raise FileExistsError(f"{told}: choose another folder, or force=True to replace it")
+    check_page(out)
+
+
+def _settings(plan: QuickstartPlan) -> dict[str, Any]:
+    return {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
+
+
+def _differs(plan: QuickstartPlan, out: Path) -> bool:
+    """Return whether a folder holds a quickstart with other settings."""
+    return (out / MARK).is_file() and bool(read_json(out / MARK, "delete it to start over") != _settings(plan))
 
 
 def run(plan: QuickstartPlan, out: Path, advance: Advance, workers: int | None = None) -> Report:
     """Train, evaluate, draw and write everything; an interrupted run is resumed."""
-    settings = {"made_by": "pidm-nav quickstart", "version": __version__, "plan": json.loads(json.dumps(asdict(plan)))}
-    if (out / MARK).is_file() and read_json(out / MARK, "delete it to start over") != settings:
-        shutil.rmtree(out / "sweeps", ignore_errors=True)  # of a quickstart with other settings
-    write_json(out / MARK, settings, indent=1)
+    if _differs(plan, out):  # and is to be replaced: see `check_folder`
+        shutil.rmtree(out / "sweeps", ignore_errors=True)
+    write_json(out / MARK, _settings(plan), indent=1)
     demos = {demonstrator_title(kind): load_demos(f"{plan.task}/{kind}") for kind in KINDS}
     figure = plot_traces(demos)
     figure.set_dpi(160)
@@ -214,7 +226,7 @@ def next_steps(plan: QuickstartPlan, out: Path) -> dict[str, str]:
     """Return commands to run next, by title."""
     agent = out / "sweeps" / "agents" / Cell(0, plan.task, plan.num_demos[-1], "pidm").name
     return {
-        "Race the agent yourself": f"pidm-nav play --task {plan.task} --agent {agent}",
+        "Race the agent yourself": shell_command("play", "--task", plan.task, "--agent", agent),
         "Record yourself and train on it": (
             f"pidm-nav record --task {plan.task} --episodes 10 --out my_demos.npz\n"
             "pidm-nav train --agent pidm --demos my_demos.npz --out runs/mine\n"

@@ -5,23 +5,35 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
+from pidm_nav.console import counted
 from pidm_nav.experiments import figures, paper, tables
 from pidm_nav.experiments.curves import Curve, all_sizes, score_name
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
 from pidm_nav.experiments.figures import LEVEL, CurveFigure
-from pidm_nav.experiments.results import Cell, JobResult, Manifest, in_order, make_curves, read_manifest, read_results
+from pidm_nav.experiments.results import (
+    Cell,
+    Count,
+    JobResult,
+    Manifest,
+    Positive,
+    in_order,
+    make_curves,
+    read_manifest,
+    read_results,
+)
 from pidm_nav.experiments.tables import Table, Which
-from pidm_nav.files import writable_folder, write_json, write_rows, write_text
+from pidm_nav.files import RUN_FILE, read_bytes, writable_folder, write_json, write_rows, write_text
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
-from pidm_nav.tasks import PAPER_TASKS
+from pidm_nav.tasks import PAPER_TASKS, find_task
 
 MAIN_TEXT = {
     "human": " The paper's main figure and Table 1.",
@@ -71,7 +83,15 @@ class Report:
 
 def write_report(folders: Sequence[str | Path], out: str | Path = "report") -> Path:
     """Write the report of folders of sweeps, and return the page's path."""
+    check_page(Path(out))
     return save_report(make_report(folders), Path(out))
+
+
+def check_page(out: Path) -> None:
+    """Raise an error for a folder whose `index.html` is not of a report, which writes it after its other files."""
+    page = out / "index.html"
+    if page.exists() and not all((out / name).is_file() for name in ("report.md", "summary.json")):
+        raise FileExistsError(f"'{page}' is not the page of a report: choose another folder")
 
 
 def save_report(report: Report, out: Path) -> Path:
@@ -95,6 +115,7 @@ def make_report(folders: Sequence[str | Path]) -> Report:
     manifests: dict[str, Manifest] = {}
     results: list[JobResult] = []
     failed: dict[Cell, JobResult] = {}
+    missing = 0
     summary = {}
     for folder in map(Path, [folders] if isinstance(folders, str | Path) else folders):
         manifest = read_manifest(folder)
@@ -105,6 +126,7 @@ def make_report(folders: Sequence[str | Path]) -> Report:
         if not done:
             raise ValueError(f"'{folder}' holds no finished job: run the sweep first")
         manifests[label] = manifest
+        missing += count_missing(folder, manifest, {**done, **errors})
         own = [done[cell] for cell in sorted(done)]
         results += own
         failed |= errors
@@ -113,7 +135,38 @@ def make_report(folders: Sequence[str | Path]) -> Report:
     sections = _sections(curves, manifests)
     shared = {curve.task for curve in curves} & set(PAPER_TASKS)
     lead = "Beside the numbers of the same tasks in the paper." if shared else "None of these tasks is in the paper."
-    return Report(sections, _facts(curves, manifests, results), curves, summary, failed, lead=lead)
+    facts = _facts(curves, manifests, results)
+    if missing:
+        facts["Missing"] = f"{counted(missing, 'job')} of the plan in {RUN_FILE}: rerun the sweep"
+    return Report(sections, facts, curves, summary, failed, lead=lead)
+
+
+class Plan(msgspec.Struct):
+    """The jobs that the last command planned: the part of its options file that a report reads."""
+
+    agents: set[str]
+    num_demos: set[int]
+    seeds: Positive
+    first_seed: Count = 0
+    tasks: set[str] = set()
+
+    def missing(self, manifest: Manifest, ended: Collection[Cell]) -> int:
+        """Return the number of jobs that have neither scores nor an error."""
+        tasks = {find_task(task).name for task in self.tasks - {"all"}} or set(manifest.demos)
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        own = [each for each in ended if each.task in tasks and each.agent in self.agents]
+        own = [each for each in own if each.demos in self.num_demos and each.seed in seeds]
+        return len(tasks) * len(self.num_demos) * len(self.agents) * len(seeds) - len(own)
+
+
+def count_missing(folder: Path, manifest: Manifest, ended: Collection[Cell]) -> int:
+    """Return how many jobs of a sweep are missing; 0 for a sweep in Python, which writes no options."""
+    if not (folder / RUN_FILE).is_file():
+        return 0
+    try:
+        return msgspec.convert(yaml.safe_load(read_bytes(folder / RUN_FILE, 1_000_000)), Plan).missing(manifest, ended)
+    except (ValueError, yaml.YAMLError, RecursionError):  # edited by hand
+        return 0
 
 
 def _brief(result: JobResult) -> dict[str, Any]:
@@ -136,8 +189,8 @@ def _compare(
     if sides[0] == sides[1] or which == "last":
         return section
     tests = tables.paired_table(curves, *sides)
-    headlines = [_headline(found[1], *sides)] if found else []
-    return replace(section, folded=[tests] if tests else [], headlines=headlines)
+    headline = _headline(found[1], *sides) if found else None
+    return replace(section, folded=[tests] if tests else [], headlines=[headline] if headline else [])
 
 
 def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Section]:
@@ -145,8 +198,8 @@ def _comparisons(curves: Sequence[Curve], labels: Iterable[str]) -> Iterator[Sec
     seeds = max(curve.scores.shape[1] for curve in curves)
     best = "Best checkpoint. " if any(curve.checkpoints > 1 for curve in curves) else ""
     caption = (
-        f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over {seeds} seeds; "
-        "dotted lines show where a curve reaches 90% of the task's maximum."
+        f"{best}Lines and shading are the mean {score_name(curves)} and its standard deviation over "
+        f"{counted(seeds, 'seed')}; dotted lines show where a curve reaches 90% of the task's maximum."
     )
     by_label = {label: [curve for curve in curves if curve.demos_from == label] for label in labels}
     for label, own in by_label.items():
@@ -212,13 +265,14 @@ def _sections(curves: Sequence[Curve], manifests: Mapping[str, Manifest]) -> lis
     ]
 
 
-def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline:
-    """Return the average eta(90%) as a headline."""
+def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) -> Headline | None:
+    """Return the average eta(90%) as a headline; None if it is unknown."""
     average = next(r for r in ratios if r.task == "average" and r.level == LEVEL)
+    if average.bound == "?":
+        return None
     tasks = [r.task for r in ratios if r.level == LEVEL and r.task != "average"]
     printed = paper.TABLES.get((tables.paper_side(agent), tables.paper_side(baseline)))
     number = tables.paper_numbers(printed and printed.ratios[LEVEL], tasks)[-1]  # of the same tasks, or nan
-    value = "?" if average.bound == "?" else f"{average}×"
     if agent[1] == baseline[1]:
         who = f"demonstrations for {agent_title(baseline[0])} as for {agent_title(agent[0])}"
         other = f"{demonstrator_title(agent[1])} demonstrations"
@@ -226,7 +280,7 @@ def _headline(ratios: Sequence[EfficiencyRatio], agent: Side, baseline: Side) ->
         who = f"{demonstrator_title(baseline[1])} as {demonstrator_title(agent[1])} demonstrations"
         other = agent_title(agent[0])
     note = "not in the paper" if math.isnan(number) else f"paper: {number:.3g}× on the same tasks"
-    return Headline(value, f"as many {who} to reach 90% ({other})", note)
+    return Headline(f"{average}×", f"as many {who} to reach 90% ({other})", note)
 
 
 def _facts(curves: Sequence[Curve], manifests: Mapping[str, Manifest], results: Sequence[JobResult]) -> dict[str, str]:
@@ -271,7 +325,7 @@ def render(template: str, **content: Any) -> str:
     text = (files("pidm_nav.experiments") / template).read_text(encoding="utf-8")
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=template.endswith(".html"), keep_trailing_newline=True, **options)
-    environment.filters |= {"embed": embed, "size": image_size, "draw": draw, "plain": _plain}
+    environment.filters |= {"embed": embed, "size": image_size, "draw": draw, "plain": _plain, "counted": counted}
     return environment.from_string(text).render(**content)
 
 
