@@ -16,7 +16,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-RUN_FILE = "run.yaml"  # options of a command, beside its results
 MAX_WAIT = 60.0  # seconds for another writer
 
 

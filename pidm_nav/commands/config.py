@@ -12,10 +12,11 @@ from typing import Any
 import yaml
 
 from pidm_nav.console import shell_command
-from pidm_nav.files import RUN_FILE, read_bytes, write_text
+from pidm_nav.files import read_bytes, write_text
 from pidm_nav.version import __version__
 
 NOT_WRITTEN = {"config", "out", "force", "retry_failed", "shard"}  # these do not change what a run computes
+RUN_FILE = "run.yaml"
 MAX_BYTES = 1_000_000
 
 

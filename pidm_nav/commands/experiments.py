@@ -214,5 +214,5 @@ class ReportCommand:
         check_page(self.out)
         report = make_report(self.results)
         if "Missing" in report.facts:
-            say(f"the sweep has not ended; missing: {report.facts['Missing']}")
+            say(f"missing: {report.facts['Missing']}; if the sweep was interrupted, rerun it")
         say(f"report: {save_report(report, self.out)}")

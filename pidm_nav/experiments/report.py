@@ -12,28 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from pidm_nav.console import counted
 from pidm_nav.experiments import figures, paper, tables
 from pidm_nav.experiments.curves import Curve, all_sizes, score_name
 from pidm_nav.experiments.efficiency import EfficiencyRatio, Side
 from pidm_nav.experiments.figures import LEVEL, CurveFigure
-from pidm_nav.experiments.results import (
-    Cell,
-    Count,
-    JobResult,
-    Manifest,
-    Positive,
-    in_order,
-    make_curves,
-    read_manifest,
-    read_results,
-)
+from pidm_nav.experiments.results import Cell, JobResult, Manifest, in_order, make_curves, read_manifest, read_results
 from pidm_nav.experiments.tables import Table, Which
-from pidm_nav.files import RUN_FILE, read_bytes, writable_folder, write_json, write_rows, write_text
+from pidm_nav.files import writable_folder, write_json, write_rows, write_text
 from pidm_nav.plots import agent_title, demonstrator_title, task_title
-from pidm_nav.tasks import PAPER_TASKS, find_task
+from pidm_nav.tasks import PAPER_TASKS
 
 MAIN_TEXT = {
     "human": " The paper's main figure and Table 1.",
@@ -126,7 +115,7 @@ def make_report(folders: Sequence[str | Path]) -> Report:
         if not done:
             raise ValueError(f"'{folder}' holds no finished job: run the sweep first")
         manifests[label] = manifest
-        missing += count_missing(folder, manifest, {**done, **errors})
+        missing += count_missing(manifest, {**done, **errors})
         own = [done[cell] for cell in sorted(done)]
         results += own
         failed |= errors
@@ -137,36 +126,14 @@ def make_report(folders: Sequence[str | Path]) -> Report:
     lead = "Beside the numbers of the same tasks in the paper." if shared else "None of these tasks is in the paper."
     facts = _facts(curves, manifests, results)
     if missing:
-        facts["Missing"] = f"{counted(missing, 'job')} of the plan in {RUN_FILE}: rerun the sweep"
+        facts["Missing"] = f"{counted(missing, 'job')} of all tasks, agents, numbers and seeds above"
     return Report(sections, facts, curves, summary, failed, lead=lead)
 
 
-class Plan(msgspec.Struct):
-    """The jobs that the last command planned: the part of its options file that a report reads."""
-
-    agents: set[str]
-    num_demos: set[int]
-    seeds: Positive
-    first_seed: Count = 0
-    tasks: set[str] = set()
-
-    def missing(self, manifest: Manifest, ended: Collection[Cell]) -> int:
-        """Return the number of jobs that have neither scores nor an error."""
-        tasks = {find_task(task).name for task in self.tasks - {"all"}} or set(manifest.demos)
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        own = [each for each in ended if each.task in tasks and each.agent in self.agents]
-        own = [each for each in own if each.demos in self.num_demos and each.seed in seeds]
-        return len(tasks) * len(self.num_demos) * len(self.agents) * len(seeds) - len(own)
-
-
-def count_missing(folder: Path, manifest: Manifest, ended: Collection[Cell]) -> int:
-    """Return how many jobs of a sweep are missing; 0 for a sweep in Python, which writes no options."""
-    if not (folder / RUN_FILE).is_file():
-        return 0
-    try:
-        return msgspec.convert(yaml.safe_load(read_bytes(folder / RUN_FILE, 1_000_000)), Plan).missing(manifest, ended)
-    except (ValueError, yaml.YAMLError, RecursionError):  # edited by hand
-        return 0
+def count_missing(manifest: Manifest, ended: Collection[Cell]) -> int:
+    """Return the number of jobs without scores or error in the grid of a sweep's tasks, agents, numbers and seeds."""
+    sizes, seeds = {cell.demos for cell in ended}, {cell.seed for cell in ended}
+    return len(manifest.demos) * len(manifest.agents) * len(sizes) * len(seeds) - len(ended)
 
 
 def _brief(result: JobResult) -> dict[str, Any]:
