@@ -10,19 +10,10 @@ from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
 from pidm_nav.ordered_goals import OrderedGoalsEnv, RenderMode, read_action
-from pidm_nav.world2d.physics import SPEED, touches_one
+from pidm_nav.world2d.physics import touches_one
 from pidm_nav.world2d.render import render_state
 from pidm_nav.world2d.state import REACHED, split_state
-from pidm_nav.world2d.world import (
-    NOISE_BLOCK,
-    ChangeableWorld,
-    FloatArray,
-    ObsType,
-    State,
-    World,
-    check_options,
-    check_velocity,
-)
+from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
 
 
 class NavEnv(ChangeableWorld, OrderedGoalsEnv):
@@ -179,5 +170,4 @@ class NavEnv(ChangeableWorld, OrderedGoalsEnv):
         self._state, self._goals_reached, self._trace = state, int(reached), [(self._x, self._y)]
 
     def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> FloatArray:
-        changed = self.change_velocity(position, velocity, (position - self._last) / SPEED)
-        return check_velocity(changed, velocity)
+        return self._new_velocity(position, velocity, self._last)

@@ -13,19 +13,10 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from pidm_nav.limits import MAX_BATCH, MAX_ROWS, MAX_STEPS, check_number
-from pidm_nav.world2d.physics import SPEED, touches_many
+from pidm_nav.world2d.physics import touches_many
 from pidm_nav.world2d.render import render_state
 from pidm_nav.world2d.state import REACHED, split_state, state_size
-from pidm_nav.world2d.world import (
-    NOISE_BLOCK,
-    ChangeableWorld,
-    FloatArray,
-    ObsType,
-    State,
-    World,
-    check_options,
-    check_velocity,
-)
+from pidm_nav.world2d.world import NOISE_BLOCK, ChangeableWorld, FloatArray, ObsType, State, World, check_options
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -212,8 +203,7 @@ class NavVectorEnv(ChangeableWorld, VectorEnv[NDArray[Any], NDArray[np.float32],
         return reached
 
     def _changed_velocity(self, position: FloatArray, velocity: FloatArray) -> FloatArray:
-        changed = self.change_velocity(position, velocity, (position - self._last_position) / SPEED)
-        return check_velocity(changed, velocity)
+        return self._new_velocity(position, velocity, self._last_position)
 
     def _draw_noise(self, idle: IntArray) -> FloatArray:
         """Return this step's noise (N, 2), drawing new blocks where they are used up."""

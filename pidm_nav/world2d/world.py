@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pidm_nav.limits import MAX_SIDE, check_number, suggestion
 from pidm_nav.tasks import find_task
 from pidm_nav.world2d.layout import BOX, MARGIN, Layout
-from pidm_nav.world2d.physics import Physics
+from pidm_nav.world2d.physics import SPEED, Physics
 from pidm_nav.world2d.render import render_state
 from pidm_nav.world2d.state import POSITION, REACHED, join_state, shift_goals, split_state, state_size
 
@@ -196,18 +196,18 @@ class ChangeableWorld:
         """Return the space of the observations of one environment."""
         return self.world.observation_space
 
+    def _new_velocity(self, position: FloatArray, velocity: FloatArray, last_position: Any) -> FloatArray:
+        """Return what `change_velocity` makes of a velocity; another shape, NaN or infinity raise ValueError."""
+        changed = self.change_velocity(position, velocity, (position - last_position) / SPEED)
+        if np.shape(changed) != velocity.shape or not np.isfinite(changed).all():
+            raise ValueError(
+                f"change_velocity returned {reprlib.repr(changed)}: return finite numbers of shape {velocity.shape}"
+            )
+        return np.asarray(changed, np.float64)
+
     def _is_changed(self, name: str) -> bool:
         """Return whether a method is overridden; those that are not need not be called."""
         return getattr(type(self), name) is not getattr(ChangeableWorld, name)
-
-
-def check_velocity(changed: Any, velocity: FloatArray) -> FloatArray:
-    """Return what `change_velocity` made of a velocity; another shape, NaN or infinity raise ValueError."""
-    if np.shape(changed) != velocity.shape or not np.isfinite(changed).all():
-        raise ValueError(
-            f"change_velocity returned {reprlib.repr(changed)}: return finite numbers of shape {velocity.shape}"
-        )
-    return np.asarray(changed, np.float64)
 
 
 def check_options(options: dict[str, Any] | None, known: Iterable[str]) -> dict[str, Any]:
