@@ -227,7 +227,7 @@ def test_failed_training_is_told(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         main(["quickstart", "--fast", "--out", str(tmp_path / "q")])
     assert end.value.code == 2
-    assert "bc on four-room, 1 demonstrations, seed 0 failed: ValueError: no luck" in capsys.readouterr().err
+    assert "bc on four-room, 1 demonstration, seed 0 failed: ValueError: no luck" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_things_is_refused_before_any_work(tmp_path, capsys):

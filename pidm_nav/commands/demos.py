@@ -22,7 +22,7 @@ from pidm_nav.demos.traces import plot_traces
 from pidm_nav.plots import check_figure_name, save_figure
 from pidm_nav.rollouts.rollout import episode_seeds
 from pidm_nav.seeds import DEMONSTRATIONS
-from pidm_nav.tasks import TASKS, find_task
+from pidm_nav.tasks import find_task, known_task
 from pidm_nav.video import check_video_name, write_video
 
 MAX_SHOWN = 20  # mismatches that `replay --check` prints
@@ -255,7 +255,7 @@ def print_summaries(datasets: dict[str, DemoDataset]) -> None:
     """Print a row per dataset with the columns of the paper's tables."""
     rows: list[dict[str, Any]] = []
     for label, dataset in datasets.items():
-        summary, task = dataset.summary(), TASKS.get(dataset.task)
+        summary, task = dataset.summary(), known_task(dataset.task)
         rows.append(
             {
                 "Demonstrations": label,

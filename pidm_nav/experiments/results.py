@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 import numpy as np
 
+from pidm_nav.console import counted
 from pidm_nav.demos.dataset import Summary
 from pidm_nav.experiments.curves import Curve
 from pidm_nav.files import only_writer, read_bytes, remove_leftovers, writable_folder, write_json
@@ -59,7 +60,7 @@ class Cell:
         return f"{task}_{self.agent}_{self.demos}_{self.seed}"
 
     def __str__(self) -> str:
-        return f"{self.agent} on {self.task}, {self.demos} demonstrations, seed {self.seed}"
+        return f"{self.agent} on {self.task}, {counted(self.demos, 'demonstration')}, seed {self.seed}"
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):
