@@ -38,7 +38,7 @@ These are Meta-World's and Gymnasium-Robotics' environments, whose infos report 
 """
 OBSERVED = ("obs_type", "image_size", "observe_goals", "relative_goals")
 """Arguments of observations, in which the environments of compared policies may differ."""
-SET_BY_US = ("self", "render_mode", "rows", "num_envs", "max_steps", "max_episode_steps", "autoreset_mode")
+SET_BY_US = ("render_mode", "num_envs", "max_steps", "max_episode_steps", "autoreset_mode")
 """Arguments that `Task.make` and `Task.make_vec` set, which an environment of a dataset or an agent cannot have."""
 MAX_CHANNELS = 4  # of an image; more are a stack of images
 
@@ -87,7 +87,7 @@ class Task:
         return columns if columns and columns[-1] < observation_size else ()
 
     def make(
-        self, render_mode: str | None = None, max_steps: int | None = None, **env_kwargs: Any
+        self, /, render_mode: str | None = None, max_steps: int | None = None, **env_kwargs: Any
     ) -> gym.Env[Any, Any]:
         """Make one environment, with observations flattened unless they are vectors or images."""
         # some environments have no render_mode
@@ -107,7 +107,7 @@ class Task:
         return env if plain else gym.wrappers.FlattenObservation(env)
 
     def make_vec(
-        self, rows: int, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
+        self, rows: int, /, max_steps: int | None = None, render_mode: str | None = None, **env_kwargs: Any
     ) -> VectorEnv[Any, Any, Any]:
         """Make a vector environment for rollouts, which ignore rows after the end of their episodes."""
         if self.vector_entry_point is None or render_mode == "human":

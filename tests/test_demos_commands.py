@@ -554,7 +554,7 @@ def test_replay_refuses(four_room, tmp_path, refused):
     for fps in ("inf", "1e308", "1e-320"):
         for name in ("x.gif", "x.mp4"):
             refused(
-                "0.1 to 1000 frames per second", "demos", "replay", four_room, "--gif", tmp_path / name, "--fps", fps
+                "it must be a number from 0.1 to 1,000", "demos", "replay", four_room, "--gif", tmp_path / name, "--fps", fps
             )
     assert os.listdir(tmp_path) == []
 
