@@ -553,15 +553,13 @@ def test_replay_refuses(four_room, tmp_path, refused):
         refused(value, "demos", "replay", four_room, "--gif", tmp_path / "x.gif", name, value)
     for fps in ("inf", "1e308", "1e-320"):
         for name in ("x.gif", "x.mp4"):
-            refused(
-                "it must be a number from 0.1 to 1,000", "demos", "replay", four_room, "--gif", tmp_path / name, "--fps", fps
-            )
+            refused("from 0.1 to 1,000", "demos", "replay", four_room, "--gif", tmp_path / name, "--fps", fps)
     assert os.listdir(tmp_path) == []
 
 
 def test_environments_that_cannot_be_played_again_are_told(tmp_path, refused):
     swings = collect(Swinger(), "Pendulum-v1", 1, max_steps=3)
-    for env_kwargs in ({"g": "x"}, {"rows": 3}, {"render_mode": 5}, {"self": 1}, {"unknown": 1}):
+    for env_kwargs in ({"g": "x"}, {"rows": 3}, {"self": 1}, {"unknown": 1}):
         save_demos(DemoDataset("Pendulum-v1", swings.episodes, {"env_kwargs": env_kwargs}), tmp_path / "swing.npz")
         refused("Pendulum-v1 cannot be", "demos", "replay", tmp_path / "swing.npz", "--check")
     gray = Episode(np.zeros((3, 16, 16, 1), np.uint8), np.zeros((2, 1)), np.zeros(2), False, True)
