@@ -120,9 +120,18 @@ def test_other_demonstrators_and_sizes() -> None:
             f"{cell['difference']:.3f} | {cell['low']:.3f} to {cell['high']:.3f} | {cell['p']:.1e}" for cell in cells
         ]
         assert f"| {names[demonstrator]}, {demos} | {' | '.join(each)} |" in page
-        order = "bc", "bc+pull/1", *(f"{idm}/nearest/{pull}" for idm in ("state", "delta") for pull in (1, 0))
+        order = (
+            "bc",
+            "bc+pull/1",
+            *(f"{idm}/nearest/{pull}" for idm in ("state", "delta") for pull in (1, 0)),
+            "corrective-bc",
+        )
         goals = [f"{means[demonstrator, demos][agent]['goals']:.3f}" for agent in order]
-        assert f"| {names[demonstrator]}, {demos} | {' | '.join(goals)} |" in page
+        assert f"| {names[demonstrator]}, {demos} | {' | '.join(goals)} |\n" in page
+        corrective, *others = (
+            means[demonstrator, demos][agent] for agent in ("corrective-bc", "bc", "state/nearest/1")
+        )
+        assert corrective["seeds"] == 10 and corrective["goals"] > max(each["goals"] for each in others)
     assert [sum(found[name]["p"] < 0.025 for found in tests.values()) for name in ("H1", "H2")] == [10, 9]
 
 
