@@ -276,6 +276,7 @@ def test_orders_that_wait_have_a_limit() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of open files to lower")
+@pytest.mark.thorough
 def test_idle_connections_do_not_cost_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import resource
 
