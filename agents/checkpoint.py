@@ -100,6 +100,8 @@ class AgentFile(msgspec.Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         Source(env_kwargs=self.env_kwargs)  # raises ValueError if a map is a path
+        if (values := self.action_space.n or math.prod(self.action_space.shape)) > MAX_ACTION:
+            raise ValueError(f"an action has {values:,} values, and at most {MAX_ACTION:,} are possible")
 
 
 DESCRIBED = ("task", "env_kwargs", "data", "training")
@@ -223,8 +225,6 @@ def load_agent(
     try:
         options = msgspec.convert(config, kind.config_class)
         own_spaces = file.observation_space.space(), file.action_space.space()
-        if (values := file.action_space.n or math.prod(file.action_space.shape)) > MAX_ACTION:
-            raise ValueError(f"an action has {values:,} values, and at most {MAX_ACTION:,} are possible")
         agent = make_agent(kind, own_spaces, options, encoder, file.seed)
     except ValueError as error:
         remedy = f"load the plugin {file.plugin} first with load_plugin" if file.plugin else "train again"

@@ -134,8 +134,8 @@ class DemoDataset(Plottable):
         """Return the episode at an index, or a dataset for a slice, a list of indices or a mask."""
         if isinstance(index, int | np.integer):
             return self.episodes[int(index)]
-        every = np.arange(len(self))
-        chosen = every[index] if isinstance(index, slice) else every[np.asarray(index)] if len(index) else every[:0]
+        wanted = index if isinstance(index, slice) else np.asarray(index, None if len(index) else int)
+        chosen = np.arange(len(self))[wanted]
         return replace(self, episodes=tuple(self.episodes[i] for i in chosen.tolist()))
 
     @property
