@@ -32,8 +32,7 @@ NAME = re.compile(r"\w[\w .()-]{0,99}")
 RUN_FILES = re.compile(  # what a training run writes
     r"agent\.json|(weights-\w+|training)\.safetensors|losses\.jsonl|run\.yaml|\..*|checkpoints|tensorboard|unfinished"
 )
-
-
+NOT_PLAIN = "its name is not plain text: rename it"
 TRAINING_STATE = "training.safetensors"  # locked by the process that trains in a run's folder
 IN_TRAINING = "stop the training where it was started, or wait until it has ended"
 
@@ -66,7 +65,8 @@ class Folder:
 
     def _list_agent(self, name: str, file: Path) -> dict[str, Any]:
         try:
-            _check_name(name)
+            if printable(name) != name:
+                raise ValueError(NOT_PLAIN)
             if self.path in file.parents and file.resolve() != file:
                 raise ValueError("it is a link: copy the agent into this folder")
             card = msgspec.json.decode(read_bytes(file, MAX_CARD), type=AgentCard)
@@ -156,16 +156,9 @@ class Folder:
         return path
 
 
-def _check_name(name: str) -> None:
-    if printable(name) != name:
-        raise ValueError("its name is not plain text: rename it")
-
-
 def _list_recording(file: Path, status: os.stat_result) -> dict[str, Any]:
-    try:
-        _check_name(file.name)
-    except ValueError as error:
-        return {"name": printable(file.name), "error": str(error)}
+    if (name := printable(file.name)) != file.name:
+        return {"name": name, "error": NOT_PLAIN}
     if not stat.S_ISREG(status.st_mode):
         return {"name": file.name, "error": "it is a link, or not a regular file"}
     if status.st_size > MAX_RECORDING:
