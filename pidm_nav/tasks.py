@@ -272,9 +272,8 @@ def task_of(env: gym.Env[Any, Any]) -> tuple[Task, dict[str, Any]]:
             return _changed_task(task, type(inner), type(inner).__name__), given
     if spec is not None:
         usual = gym.registry[spec.id].kwargs if spec.id in gym.registry else {}
-        own = {name: value for name, value in spec.kwargs.items() if name not in usual or usual[name] is not value}
-        own.pop("render_mode", None)
-        return find_task(spec.id), own
+        known = {name for name, value in usual.items() if repr(value) == repr(spec.kwargs.get(name))} | {"render_mode"}
+        return find_task(spec.id), {name: value for name, value in spec.kwargs.items() if name not in known}
     name = type(inner).__name__
     return Task(name, name, name), {}
 

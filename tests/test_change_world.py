@@ -227,6 +227,13 @@ def test_what_is_not_derived_from_a_task_s_environment_is_no_change_of_it():
     assert known_task("Pendulum-v1") is None and known_task("nothing") is None
 
 
+@pytest.mark.usefixtures("ids")
+def test_registered_arguments_are_not_given_ones():
+    gym.register("Listed-v0", lambda numbers: gym.make("Pendulum-v1").unwrapped, kwargs={"numbers": [1, 2]})
+    assert task_of(gym.make("Listed-v0"))[1] == {}
+    assert task_of(gym.make("Listed-v0", numbers=[3]))[1] == {"numbers": [3]}
+
+
 def test_how_an_environment_is_drawn_is_no_argument_of_it():
     seen = evaluate(AStarExpert("maze"), gym.make("PIDMNav-Maze-v0", render_mode="rgb_array"), 1)
     other = task_of(gym.make("Pendulum-v1", render_mode="rgb_array", g=9.0))[1]

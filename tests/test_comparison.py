@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from PIL import Image
@@ -70,6 +71,9 @@ def test_results_from_different_worlds_are_refused(lane):
     with pytest.raises(ValueError, match=r"different step limits \(right 90, short 20\): evaluate them with the same"):
         short = evaluate(Constant(1, 0), "custom", 12, max_steps=20, **ROOM)
         Comparison({"right": lane.results["right"], "short": short})
+    with pytest.raises(ValueError, match=r"different step limits \(named 300, given 20\)"):
+        given = evaluate(Constant(1, 0), gym.make("PIDMNav-Maze-v0", max_episode_steps=20), 2)
+        Comparison({"named": evaluate(Constant(1, 0), "maze", 2), "given": given})
     with pytest.raises(ValueError, match=r"right and quiet have different noise_std"):
         Comparison({"right": lane.results["right"], "quiet": quiet})
     states = evaluate(Constant(1, 0), "zigzag", 1, max_steps=2)

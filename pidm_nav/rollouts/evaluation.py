@@ -203,6 +203,7 @@ def evaluate(
             if 0 <= row < len(running.seeds) and len(pictures) <= running.steps[row]:
                 pictures.append(running.picture(row))
 
+    own_limit = None if given is None or given.spec is None else given.spec.max_episode_steps
     envs: AbstractContextManager[VectorEnv[Any, Any, Any]]
     if given is not None:
         if films and given.render_mode != "rgb_array":
@@ -215,7 +216,7 @@ def evaluate(
         made = rollout(
             policy, env, seeds, keep_observations=False, keep_steps=keep_episodes, watch=watch, progress=progress
         )
-    return EvalResult(task, tuple(made), env_kwargs, films, tuple(endings), max_steps or task.max_steps)
+    return EvalResult(task, tuple(made), env_kwargs, films, tuple(endings), max_steps or own_limit or task.max_steps)
 
 
 @contextmanager
